@@ -1,1 +1,22 @@
-//! flashreg
+//! flashreg tells a robot where it is: it registers feature correspondences and returns the pose
+//! with a status that says whether to trust it.
+//!
+//! The library knows no middleware. A room uses only rooms below it:
+//! `ros` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`,
+//! and all use [`params`] and [`status`].
+//!
+//! Transforms are named `target_t_source`: `p_target = target_t_source * p_source`. Lengths are
+//! metres and angles radians unless a name says otherwise.
+#![warn(missing_docs)]
+
+pub mod geometry;
+pub mod gpu;
+pub mod io;
+pub mod localizer;
+pub mod messages;
+pub mod params;
+pub mod registration;
+#[cfg(feature = "ros")]
+pub mod ros;
+pub mod simulate;
+pub mod status;

@@ -1,0 +1,8 @@
+//! Rigid transforms and alignment of point sets.
+
+/// A rigid transform in double precision.
+pub type Rigid = nalgebra::Isometry3<f64>;
+/// A point in double precision.
+pub type Point = nalgebra::Point3<f64>;
+/// A vector in double precision.
+pub type Vector = nalgebra::Vector3<f64>;

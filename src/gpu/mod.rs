@@ -1,0 +1,1 @@
+//! The CUDA device: found, loaded and checked at run time.

@@ -1,0 +1,1 @@
+//! Files: correspondences, trajectories, bags.

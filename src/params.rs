@@ -1,0 +1,688 @@
+//! Every parameter of the program: name, type, unit, range, default and meaning, in one place.
+//!
+//! The [`params!`] table below is the only list. From it come the [`Params`] struct, the ROS
+//! parameters of the node, `config/localizer.yaml` ([`Params::to_yaml`]) and the README table
+//! ([`Params::to_markdown`]); `tests/params.rs` holds them together.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+/// The value of a parameter, as YAML and ROS know it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// true or false
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A real number.
+    Float(f64),
+    /// Text.
+    Text(String),
+}
+
+impl Value {
+    fn kind(&self) -> &'static str {
+        match self {
+            Value::Bool(_) => "bool",
+            Value::Int(_) => "integer",
+            Value::Float(_) => "number",
+            Value::Text(_) => "string",
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Bool(v) => write!(f, "{v}"),
+            Value::Int(v) => write!(f, "{v}"),
+            // Debug keeps the decimal point: a YAML reader must see a number, not an integer.
+            Value::Float(v) => write!(f, "{v:?}"),
+            Value::Text(v) => write!(f, "{v}"),
+        }
+    }
+}
+
+/// Which values a parameter may take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Range {
+    /// Any value of the type.
+    Any,
+    /// A text that is not empty.
+    NonEmpty,
+    /// A number within both bounds, which are included.
+    Within(f64, f64),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Range::Any => write!(f, "any"),
+            Range::NonEmpty => write!(f, "not empty"),
+            Range::Within(low, high) => write!(f, "{low} .. {high}"),
+            Range::OneOf(words) => write!(f, "{}", words.join(", ")),
+        }
+    }
+}
+
+/// What is known of one parameter.
+#[derive(Debug, Clone, Copy)]
+pub struct Spec {
+    /// Full dotted name, e.g. `registration.tau`.
+    pub name: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+    /// Unit, empty where there is none.
+    pub unit: &'static str,
+    /// Allowed values.
+    pub range: Range,
+    /// May be changed while the node runs.
+    pub live: bool,
+}
+
+/// Why a parameter was refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ParamError {
+    /// No parameter has this name.
+    #[error("unknown parameter '{name}'; did you mean '{nearest}'?")]
+    Unknown {
+        /// the name given
+        name: String,
+        /// the most similar valid name
+        nearest: &'static str,
+    },
+    /// The value has the wrong type.
+    #[error("parameter '{name}' must be a {expected}, got {got}")]
+    Type {
+        /// the parameter
+        name: &'static str,
+        /// type wanted
+        expected: &'static str,
+        /// type and value given
+        got: String,
+    },
+    /// The value is outside the range.
+    #[error("parameter '{name}' = {value} is out of range: {range}")]
+    Range {
+        /// the parameter
+        name: &'static str,
+        /// value given
+        value: String,
+        /// allowed values
+        range: Range,
+    },
+    /// Two parameters contradict each other.
+    #[error("parameter '{name}': {why}")]
+    Conflict {
+        /// the parameter
+        name: &'static str,
+        /// what is wrong
+        why: String,
+    },
+    /// The parameter is read at start only.
+    #[error("parameter '{0}' is read at start and cannot be changed while the node runs")]
+    StartOnly(&'static str),
+    /// The YAML text cannot be read.
+    #[error("parameter file: {0}")]
+    Yaml(String),
+}
+
+/// A type that a parameter can have.
+trait ParamType: Sized {
+    const KIND: &'static str;
+    fn to_value(&self) -> Value;
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+impl ParamType for bool {
+    const KIND: &'static str = "bool";
+    fn to_value(&self) -> Value {
+        Value::Bool(*self)
+    }
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Bool(v) => Some(*v),
+            _ => None,
+        }
+    }
+}
+
+impl ParamType for i64 {
+    const KIND: &'static str = "integer";
+    fn to_value(&self) -> Value {
+        Value::Int(*self)
+    }
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Int(v) => Some(*v),
+            _ => None,
+        }
+    }
+}
+
+impl ParamType for f64 {
+    const KIND: &'static str = "number";
+    fn to_value(&self) -> Value {
+        Value::Float(*self)
+    }
+    /// A whole number is taken for a real one: `tau: 1` in YAML means 1.0.
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Float(v) => Some(*v),
+            Value::Int(v) => Some(*v as f64),
+            _ => None,
+        }
+    }
+}
+
+impl ParamType for String {
+    const KIND: &'static str = "string";
+    fn to_value(&self) -> Value {
+        Value::Text(self.clone())
+    }
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(v) => Some(v.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Declares an enumeration whose variants are words in YAML.
+macro_rules! words {
+    ($(#[$m:meta])* $name:ident { $($(#[$vm:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$m])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name { $($(#[$vm])* $variant),+ }
+        impl $name {
+            /// The words, in the order of the variants.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+            /// The word of this variant.
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+        impl ParamType for $name {
+            const KIND: &'static str = "word";
+            fn to_value(&self) -> Value { Value::Text(self.word().to_owned()) }
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    $(Value::Text(v) if v == $word => Some(Self::$variant),)+
+                    // YAML 1.1 readers take a bare `off` for false.
+                    Value::Bool(false) if Self::WORDS.contains(&"off") => Self::from_value(&Value::Text("off".into())),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+words!(
+    /// Which backend computes.
+    BackendChoice {
+        /// CUDA where it works, else the CPU, with the reason said.
+        Auto = "auto",
+        /// CUDA or an error.
+        Cuda = "cuda",
+        /// The CPU.
+        Cpu = "cpu",
+    }
+);
+words!(
+    /// Which transform the node broadcasts.
+    TfMode {
+        /// map -> odom (REP-105)
+        MapOdom = "map_odom",
+        /// map -> base, for robots without odometry
+        MapBase = "map_base",
+        /// none: the pose topic only
+        None = "none",
+    }
+);
+words!(
+    /// What to do with a message whose stamp is zero.
+    StampZero {
+        /// Refuse it.
+        Refuse = "refuse",
+        /// Take it as measured now.
+        Now = "now",
+    }
+);
+words!(
+    /// Reliability asked of the publishers of input.
+    InputQos {
+        /// The `sensor_data` profile, keep_last 1.
+        BestEffort = "best_effort",
+        /// Reliable, keep_last 1.
+        Reliable = "reliable",
+    }
+);
+words!(
+    /// How the graph is searched.
+    Search {
+        /// Nothing truncated.
+        Exact = "exact",
+        /// The paper's capacities L and m; what they cut is counted.
+        Bounded = "bounded",
+    }
+);
+words!(
+    /// How a hypothesis is scored over all correspondences (appendix A9 of the design).
+    Metric {
+        /// Number of inliers.
+        Inliers = "inliers",
+        /// Sum of max(0, 1 - r / theta).
+        Linear = "linear",
+        /// Sum of max(0, 1 - r^2 / theta^2).
+        Quadratic = "quadratic",
+    }
+);
+words!(
+    /// Where the direction of gravity comes from.
+    Gravity {
+        /// Not used: 6 degrees of freedom.
+        Off = "off",
+        /// The odometry frame is level: 4 degrees of freedom.
+        Odom = "odom",
+    }
+);
+
+/// Declares the parameter groups: structs, defaults, specs, and access by name.
+macro_rules! params {
+    ($($(#[doc = $gdoc:literal])+ $group:ident : $gty:ident {
+        $($(#[doc = $doc:literal])+ $field:ident : $ty:ty = $default:expr, $unit:literal, $range:expr, $live:literal;)+
+    })+) => {
+        $(
+            $(#[doc = $gdoc])+
+            #[derive(Debug, Clone, PartialEq)]
+            pub struct $gty { $($(#[doc = $doc])+ pub $field: $ty,)+ }
+            impl Default for $gty {
+                fn default() -> Self { Self { $($field: $default,)+ } }
+            }
+        )+
+        /// All parameters, by group.
+        #[derive(Debug, Clone, PartialEq, Default)]
+        pub struct Params { $($(#[doc = $gdoc])+ pub $group: $gty,)+ }
+
+        const SPECS: &[Spec] = &[$($(Spec {
+            name: concat!(stringify!($group), ".", stringify!($field)),
+            doc: concat!($($doc),+),
+            unit: $unit,
+            range: $range,
+            live: $live,
+        },)+)+];
+
+        const GROUPS: &[(&str, &str)] = &[$((stringify!($group), concat!($($gdoc),+)),)+];
+
+        impl Params {
+            /// The value of a parameter, if it exists.
+            pub fn get(&self, name: &str) -> Option<Value> {
+                match name {
+                    $($(concat!(stringify!($group), ".", stringify!($field)) => Some(self.$group.$field.to_value()),)+)+
+                    _ => None,
+                }
+            }
+
+            /// Writes a value whose type fits; `false` if it does not.
+            fn put(&mut self, name: &str, value: &Value) -> Result<bool, &'static str> {
+                match name {
+                    $($(concat!(stringify!($group), ".", stringify!($field)) => match <$ty>::from_value(value) {
+                        Some(v) => { self.$group.$field = v; Ok(true) }
+                        None => Err(<$ty as ParamType>::KIND),
+                    },)+)+
+                    _ => Ok(false),
+                }
+            }
+        }
+    };
+}
+
+params! {
+    /// Backend that computes.
+    backend: BackendParams {
+        /// Which backend computes; an explicit cuda that cannot be had is an error.
+        kind: BackendChoice = BackendChoice::Auto, "", Range::OneOf(BackendChoice::WORDS), false;
+        /// Threads of the CPU backend; 0 takes all cores.
+        threads: i64 = 0, "", Range::Within(0.0, 1024.0), false;
+    }
+    /// Names of the coordinate frames (REP-105).
+    frames: FrameParams {
+        /// Fixed frame of the map; parent of the published transform.
+        map: String = "map".to_owned(), "", Range::NonEmpty, false;
+        /// Odometry frame: continuous, drifting.
+        odom: String = "odom".to_owned(), "", Range::NonEmpty, false;
+        /// Frame of the robot's body.
+        base: String = "base_link".to_owned(), "", Range::NonEmpty, false;
+    }
+    /// What is broadcast on /tf.
+    tf: TfParams {
+        /// Transform that is broadcast: map->odom, map->base, or none.
+        mode: TfMode = TfMode::MapOdom, "", Range::OneOf(TfMode::WORDS), false;
+        /// Added to the stamp of the measurement, so that a look-up at the present time succeeds.
+        transform_tolerance: f64 = 0.1, "s", Range::Within(0.0, 10.0), true;
+        /// How long the last accepted transform is sent again while new input is rejected; then it stops.
+        hold_sec: f64 = 2.0, "s", Range::Within(0.0, 3600.0), true;
+        /// How long a message waits for the transforms at its stamp.
+        wait_sec: f64 = 0.1, "s", Range::Within(0.0, 10.0), true;
+        /// Length of the transform history that is kept.
+        buffer_sec: f64 = 10.0, "s", Range::Within(0.5, 600.0), false;
+    }
+    /// Messages that come in.
+    input: InputParams {
+        /// Reliability asked of publishers; a best_effort subscriber hears both kinds.
+        qos: InputQos = InputQos::BestEffort, "", Range::OneOf(InputQos::WORDS), false;
+        /// A message measured longer ago than this is refused.
+        max_age_sec: f64 = 1.0, "s", Range::Within(0.01, 3600.0), true;
+        /// A message stamped later than this in the future is refused.
+        max_future_sec: f64 = 1.0, "s", Range::Within(0.0, 60.0), true;
+        /// What to do with a message whose stamp is zero.
+        stamp_zero: StampZero = StampZero::Refuse, "", Range::OneOf(StampZero::WORDS), true;
+        /// Read the numbers as little-endian whatever is_bigendian says (some drivers set it wrongly).
+        force_little_endian: bool = false, "", Range::Any, true;
+    }
+    /// FlashReg, the registration of 3D-3D correspondences.
+    registration: RegistrationParams {
+        /// Largest difference of two lengths that are called equal (FOG, Eq. 2).
+        tau: f64 = 0.012, "m", Range::Within(1e-6, 100.0), true;
+        /// Two correspondences closer than this (sum of both lengths) are not compared (FOG, Eq. 2: r).
+        min_length: f64 = 0.15, "m", Range::Within(0.0, 1000.0), true;
+        /// Largest residual of an inlier (theta).
+        inlier_threshold: f64 = 0.1, "m", Range::Within(1e-6, 100.0), true;
+        /// Edges of the graph that start the clique search (Eq. 7: K).
+        pivots: i64 = 1000, "", Range::Within(1.0, 100000.0), true;
+        /// Triples kept per pivot (T).
+        triples_per_pivot: i64 = 2, "", Range::Within(1.0, 16.0), true;
+        /// Score of a hypothesis.
+        metric: Metric = Metric::Quadratic, "", Range::OneOf(Metric::WORDS), true;
+        /// More correspondences than this are cut to the heaviest; memory is sized for it at start.
+        max_correspondences: i64 = 16384, "", Range::Within(3.0, 32768.0), false;
+        /// exact: nothing truncated; bounded: the paper's capacities.
+        search: Search = Search::Exact, "", Range::OneOf(Search::WORDS), true;
+        /// bounded: voters and scored edges kept per row (L).
+        bounded_row_capacity: i64 = 512, "", Range::Within(1.0, 4096.0), true;
+        /// bounded: edges per row offered to the pivot selection (m).
+        bounded_pool_size: i64 = 32, "", Range::Within(1.0, 4096.0), true;
+        /// bounded: triples a thread keeps while it searches (kappa, at least triples_per_pivot).
+        bounded_thread_candidates: i64 = 4, "", Range::Within(1.0, 64.0), true;
+        /// Known direction of gravity: off (6 degrees of freedom) or odom (4: yaw and translation).
+        gravity: Gravity = Gravity::Off, "", Range::OneOf(Gravity::WORDS), true;
+        /// A registration that takes longer is given up; 0 sets no limit.
+        time_budget_ms: f64 = 0.0, "ms", Range::Within(0.0, 60000.0), true;
+    }
+    /// When a pose is trusted.
+    acceptance: AcceptanceParams {
+        /// Fewer independent inliers than this are never trusted.
+        min_inliers: i64 = 8, "", Range::Within(3.0, 100000.0), true;
+        /// Expected number of poses this good among random correspondences must be below 10 to the minus this.
+        significance: f64 = 6.0, "", Range::Within(0.0, 300.0), true;
+        /// A different pose with more than this share of the best score makes the answer ambiguous.
+        max_runner_up: f64 = 0.7, "", Range::Within(0.0, 1.0), true;
+        /// Largest standard deviation of the translation along its weakest direction.
+        max_translation_std: f64 = 1.0, "m", Range::Within(1e-6, 1000.0), true;
+        /// Largest standard deviation of the rotation about its weakest axis.
+        max_rotation_std: f64 = 0.1, "rad", Range::Within(1e-6, 3.2), true;
+    }
+    /// Covariance of the published pose.
+    covariance: CovarianceParams {
+        /// Smallest standard deviation of each coordinate that is published.
+        min_translation_std: f64 = 0.2, "m", Range::Within(1e-4, 100.0), true;
+        /// Smallest standard deviation of each angle that is published.
+        min_rotation_std: f64 = 0.035, "rad", Range::Within(1e-4, 3.2), true;
+        /// Zero off the diagonal, for consumers that refuse negative cross terms (nav2).
+        diagonal_only: bool = false, "", Range::Any, true;
+    }
+    /// What the node reports.
+    diagnostics: DiagnosticsParams {
+        /// Period of /diagnostics; a change of status is sent at once.
+        period_sec: f64 = 1.0, "s", Range::Within(0.05, 60.0), false;
+        /// A warning is logged after this time without input.
+        silence_sec: f64 = 5.0, "s", Range::Within(0.1, 3600.0), false;
+    }
+}
+
+impl Params {
+    /// What is known of every parameter, in the order of the table.
+    pub fn specs() -> &'static [Spec] {
+        SPECS
+    }
+
+    /// The spec of a name, or the error that names the nearest valid one.
+    pub fn spec(name: &str) -> Result<&'static Spec, ParamError> {
+        SPECS
+            .iter()
+            .find(|s| s.name == name)
+            .ok_or_else(|| ParamError::Unknown { name: name.to_owned(), nearest: nearest_name(name) })
+    }
+
+    /// Sets one parameter. Refused: unknown name, wrong type, value out of range, contradiction
+    /// with another parameter; the parameters are unchanged then.
+    pub fn set(&mut self, name: &str, value: &Value) -> Result<(), ParamError> {
+        let mut changed = self.clone();
+        changed.set_unchecked(name, value)?;
+        changed.check_together()?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// As [`Params::set`], refusing parameters that are read at start only.
+    pub fn set_live(&mut self, name: &str, value: &Value) -> Result<(), ParamError> {
+        let spec = Self::spec(name)?;
+        let mut changed = self.clone();
+        changed.set(name, value)?;
+        // Writing the value it already has is harmless, and parameter clients do it.
+        if !spec.live && changed != *self {
+            return Err(ParamError::StartOnly(spec.name));
+        }
+        *self = changed;
+        Ok(())
+    }
+
+    /// Checks one value but not the parameters against each other.
+    fn set_unchecked(&mut self, name: &str, value: &Value) -> Result<(), ParamError> {
+        let spec = Self::spec(name)?;
+        if let Err(expected) = check_range(spec.range, value) {
+            return Err(match expected {
+                true => ParamError::Range { name: spec.name, value: value.to_string(), range: spec.range },
+                false => self.type_error(spec, value),
+            });
+        }
+        match self.put(name, value) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.type_error(spec, value)),
+        }
+    }
+
+    fn type_error(&self, spec: &'static Spec, value: &Value) -> ParamError {
+        let expected = self.clone().put(spec.name, value).err().unwrap_or("number");
+        ParamError::Type { name: spec.name, expected, got: format!("{} {value}", value.kind()) }
+    }
+
+    /// Sets many parameters at once: all or none, so that their order does not matter.
+    pub fn set_all<'a>(
+        &mut self,
+        values: impl IntoIterator<Item = (&'a str, &'a Value)>,
+    ) -> Result<(), ParamError> {
+        let mut changed = self.clone();
+        for (name, value) in values {
+            changed.set_unchecked(name, value)?;
+        }
+        changed.check_together()?;
+        *self = changed;
+        Ok(())
+    }
+
+    fn check_together(&self) -> Result<(), ParamError> {
+        let r = &self.registration;
+        if r.bounded_thread_candidates < r.triples_per_pivot {
+            return Err(ParamError::Conflict {
+                name: "registration.bounded_thread_candidates",
+                why: format!(
+                    "{} is less than registration.triples_per_pivot = {}: a thread could drop a triple that belongs to the best",
+                    r.bounded_thread_candidates, r.triples_per_pivot
+                ),
+            });
+        }
+        let f = &self.frames;
+        if f.map == f.odom || f.map == f.base || f.odom == f.base {
+            return Err(ParamError::Conflict {
+                name: "frames.map",
+                why: format!(
+                    "map '{}', odom '{}' and base '{}' must be three different frames",
+                    f.map, f.odom, f.base
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads YAML: nested groups or dotted names, bare or below `<node>: ros__parameters:`.
+    /// Sections for `/**` are applied first, then those for `node`; other nodes' are skipped.
+    pub fn apply_yaml(&mut self, text: &str, node: &str) -> Result<(), ParamError> {
+        let root: serde_yaml::Value =
+            serde_yaml::from_str(text).map_err(|e| ParamError::Yaml(e.to_string()))?;
+        let mut values = Vec::new();
+        match &root {
+            serde_yaml::Value::Null => {}
+            serde_yaml::Value::Mapping(map) => {
+                let is_ros = map.values().any(|v| v.get("ros__parameters").is_some());
+                if !is_ros {
+                    flatten("", &root, &mut values)?;
+                }
+                for wanted in ["/**", node] {
+                    for (key, section) in map.iter().filter(|_| is_ros) {
+                        let key = key.as_str().unwrap_or_default();
+                        if key == wanted || (wanted != "/**" && key.trim_start_matches('/') == wanted) {
+                            let body = section.get("ros__parameters").ok_or_else(|| {
+                                ParamError::Yaml(format!("section '{key}' has no 'ros__parameters'"))
+                            })?;
+                            flatten("", body, &mut values)?;
+                        }
+                    }
+                }
+            }
+            _ => return Err(ParamError::Yaml("expected a mapping of parameters".into())),
+        }
+        self.set_all(values.iter().map(|(n, v)| (n.as_str(), v)))
+    }
+
+    /// The commented parameter file, in the form that ROS reads.
+    pub fn to_yaml(&self) -> String {
+        let mut out = String::from(
+            "# Every parameter with its default. Written by `flashreg params`; a test holds it to src/params.rs.\n\
+             # [start]: read at start only; the others may be changed while the node runs.\n\
+             /**:\n  ros__parameters:\n",
+        );
+        for (group, doc) in GROUPS {
+            let _ = writeln!(out, "    {group}:  #{doc}");
+            for spec in SPECS.iter().filter(|s| s.name.split('.').next() == Some(group)) {
+                let unit = if spec.unit.is_empty() { String::new() } else { format!("{}; ", spec.unit) };
+                let start = if spec.live { "" } else { " [start]" };
+                let _ = writeln!(out, "      #{} ({unit}{}){start}", spec.doc, spec.range);
+                let field = spec.name.split('.').nth(1).unwrap_or_default();
+                let value = self.get(spec.name).map(|v| yaml_text(&v)).unwrap_or_default();
+                let _ = writeln!(out, "      {field}: {value}");
+            }
+        }
+        out
+    }
+
+    /// The table of the README.
+    pub fn to_markdown(&self) -> String {
+        let mut out = String::from(
+            "| parameter | default | unit | range | live | meaning |\n|---|---|---|---|---|---|\n",
+        );
+        for s in SPECS {
+            let value = self.get(s.name).map(|v| v.to_string()).unwrap_or_default();
+            let live = if s.live { "yes" } else { "start" };
+            let _ =
+                writeln!(out, "| `{}` | `{value}` | {} | {} | {live} |{} |", s.name, s.unit, s.range, s.doc);
+        }
+        out
+    }
+}
+
+/// A word such as `off` or `true` must be quoted to stay a word.
+fn yaml_text(value: &Value) -> String {
+    match value {
+        Value::Text(t) => format!("\"{t}\""),
+        other => other.to_string(),
+    }
+}
+
+/// `Err(true)`: of the right type but out of range; `Err(false)`: of the wrong type.
+fn check_range(range: Range, value: &Value) -> Result<(), bool> {
+    let fits = match (range, value) {
+        (Range::Any, _) => true,
+        (Range::NonEmpty, Value::Text(t)) => !t.trim().is_empty(),
+        (Range::Within(low, high), Value::Int(v)) => (low..=high).contains(&(*v as f64)),
+        (Range::Within(low, high), Value::Float(v)) => (low..=high).contains(v),
+        (Range::OneOf(words), Value::Text(t)) => words.contains(&t.as_str()),
+        (Range::OneOf(words), Value::Bool(false)) if words.contains(&"off") => true,
+        _ => return Err(false),
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(true)
+    }
+}
+
+fn flatten(
+    prefix: &str,
+    value: &serde_yaml::Value,
+    out: &mut Vec<(String, Value)>,
+) -> Result<(), ParamError> {
+    use serde_yaml::Value as Y;
+    let leaf = match value {
+        Y::Mapping(map) => {
+            for (key, inner) in map {
+                let key = key
+                    .as_str()
+                    .ok_or_else(|| ParamError::Yaml(format!("a key below '{prefix}' is not text")))?;
+                let name = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
+                flatten(&name, inner, out)?;
+            }
+            return Ok(());
+        }
+        Y::Bool(v) => Value::Bool(*v),
+        Y::Number(n) => match n.as_i64() {
+            Some(v) => Value::Int(v),
+            None => Value::Float(n.as_f64().unwrap_or(f64::NAN)),
+        },
+        Y::String(v) => Value::Text(v.clone()),
+        Y::Null | Y::Sequence(_) | Y::Tagged(_) => {
+            return Err(ParamError::Yaml(format!("'{prefix}' must be a single value")));
+        }
+    };
+    // Set by launch files for every node; ROS itself reads it.
+    if prefix != "use_sim_time" {
+        out.push((prefix.to_owned(), leaf));
+    }
+    Ok(())
+}
+
+/// The valid name with the fewest edits to `name`.
+fn nearest_name(name: &str) -> &'static str {
+    let best = SPECS.iter().min_by_key(|s| {
+        let last = s.name.rsplit('.').next().unwrap_or(s.name);
+        edit_distance(name, s.name).min(edit_distance(name, last))
+    });
+    best.map_or("", |s| s.name)
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
