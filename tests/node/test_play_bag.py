@@ -9,6 +9,7 @@ from geometry_msgs.msg import PoseStamped
 from mcap.writer import Writer
 from node_process import ROOT
 from poses import NANOSECONDS, difference, matrix, transform_matrix
+from rclpy.qos import qos_profile_sensor_data
 from rclpy.serialization import serialize_message
 from ros_peer import LATCHED, transform, wait_until
 from sensor_msgs.msg import PointCloud2
@@ -67,7 +68,7 @@ def write_bag(path, truth_offset=0.0):
 def test_bytes_times_and_latching(processes, peer, tmp_path):
     """Messages arrive as they are in the bag; /tf_static also for who comes later; time runs at the rate."""
     clouds, odometry = peer.collect(PointCloud2, SCANS), peer.collect_tf()
-    player = processes([*PLAYER, write_bag(tmp_path / "bag.mcap"), "--rate", "2", "--sensors-reliable"])
+    player = processes([*PLAYER, write_bag(tmp_path / "bag.mcap"), "--rate", "2", "--sensors-reliable", "--wait-for", SCANS])
     latched = peer.collect(TFMessage, "/tf_static", LATCHED)
     wait_until(lambda: odometry and latched, 10.0)
     late = peer.collect(TFMessage, "/tf_static", LATCHED)
@@ -93,7 +94,7 @@ def test_judgement(start_node, processes, tmp_path, truth_offset, verdict):
 
 def test_silence_is_a_failure(processes, peer, tmp_path):
     """No node, or one that says nothing."""
-    peer.collect(PointCloud2, SCANS)
+    peer.collect(PointCloud2, SCANS, qos_profile_sensor_data)
     player = processes([*PLAYER, write_bag(tmp_path / "bag.mcap"), "--rate", "4", "--listen", SCANS])
     assert player.wait(30.0) == 1
     assert "no pose was published" in player.log

@@ -197,7 +197,8 @@ def arguments():
     parser.add_argument("bag", help="MCAP file")
     parser.add_argument("--rate", type=float, default=1.0, help="speed, 1 is real time")
     parser.add_argument("--sensors-reliable", action="store_true", help="send sensor topics reliable, not best effort")
-    parser.add_argument("--listen", metavar="SCANS", help="judge the node that answers to this topic")
+    parser.add_argument("--wait-for", metavar="TOPIC", help="begin when somebody subscribes to this topic, fail after 15 s")
+    parser.add_argument("--listen", metavar="SCANS", help="wait for and judge the node that answers to this topic")
     parser.add_argument("--transform-tolerance", type=float, default=0.1, help="the node's tf.transform_tolerance in seconds")
     parser.add_argument("--max-metres", type=float, default=0.5, help="a pose farther off is wrong")
     parser.add_argument("--max-degrees", type=float, default=5.0, help="a pose turned more is wrong")
@@ -220,8 +221,9 @@ def main():
     hearing = threading.Thread(target=_spin, args=[executor])
     hearing.start()
     try:
-        if judge and not player.wait_for_subscriber(options.listen, timeout=15.0):
-            print(f"nobody has subscribed to {options.listen}", file=sys.stderr)
+        awaited = options.listen or options.wait_for
+        if awaited and not player.wait_for_subscriber(awaited, timeout=15.0):
+            print(f"nobody has subscribed to {awaited}", file=sys.stderr)
             return 1
         player.play()
         if judge:
