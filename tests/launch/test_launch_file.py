@@ -133,8 +133,8 @@ def test_command_line(standins, colcon_install, tmp_path):
     )
     prefix = colcon_install / "flashreg"
     config = prefix / "share/flashreg/config"
-    command, made = node["command"], node["command"][15]
-    assert command == [
+    ((made, text),) = node["made_files"].items()
+    assert node["command"] == [
         *(f"{prefix}/lib/flashreg/flashreg_node", "--ros-args", "--log-level", "warn"),
         *("-r", "__node:=flashreg", "-r", "__ns:=/robot"),
         *("--params-file", f"{config}/localizer.yaml"),
@@ -143,7 +143,6 @@ def test_command_line(standins, colcon_install, tmp_path):
         *("--params-file", made),
         *("-r", "/tf:=tf", "-r", "/tf_static:=tf_static", "-r", "correspondences_3d3d:=correspondences_3d3d"),
     ]
-    (text,) = node["made_files"]
     assert yaml.safe_load(text) == {"/robot/flashreg": {"ros__parameters": {"use_sim_time": False, "frames.map": "m"}}}
 
 

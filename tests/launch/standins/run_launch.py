@@ -63,7 +63,7 @@ def main(arguments):
     nodes = evaluate(description, LaunchContext(values))
     try:
         if show:
-            files = [[pathlib.Path(path).read_text() for path in node.parameter_files] for node in nodes]
+            files = [{path: pathlib.Path(path).read_text() for path in node.parameter_files} for node in nodes]
             print(json.dumps([{"command": n.command, "made_files": f} for n, f in zip(nodes, files)]))
             return 0
         return run(nodes)
