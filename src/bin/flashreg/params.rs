@@ -27,7 +27,8 @@ impl PrintParams {
 /// Applies parameter files in their order.
 pub fn apply_files(params: &mut Params, files: &[PathBuf]) -> anyhow::Result<()> {
     for path in files {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         params.apply_yaml(&text, NODE).with_context(|| path.display().to_string())?;
     }
     Ok(())

@@ -89,7 +89,8 @@ impl Register {
         apply_files(&mut params, &self.params)?;
         apply_settings(&mut params, &self.set)?;
 
-        let file = CorrespondenceFile::open(&self.file).with_context(|| self.file.display().to_string())?;
+        let file = CorrespondenceFile::open(&self.file)
+            .with_context(|| format!("cannot read {}", self.file.display()))?;
         let mut problem = Problem::with_capacity(file.rows.len());
         for row in &file.rows {
             problem.push(*row);
