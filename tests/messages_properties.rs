@@ -3,10 +3,11 @@
 mod common;
 
 use common::{encode_transforms, honest_rows, Cloud, SIX};
-use flashreg::localizer::Localizer;
+use flashreg::localizer::transforms::TransformBuffer;
+use flashreg::localizer::{Localizer, PoseSample};
 use flashreg::messages::correspondences::{CorrespondenceView, Dropped};
 use flashreg::messages::point_cloud::PointCloudView;
-use flashreg::messages::transforms::TransformsView;
+use flashreg::messages::transforms::{TransformSample, TransformsView};
 use flashreg::messages::Stamp;
 use flashreg::params::Params;
 use flashreg::registration::Problem;
@@ -107,6 +108,45 @@ proptest! {
         let at = 4 + 4 * at.index((cdr.len() - 4) / 4);
         cdr[at..at + 4].copy_from_slice(&value.to_le_bytes());
         read_all(&cdr);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Of any numbers whatever, those that are taken are finite and of unit length.
+    #[test]
+    fn poses_of_any_numbers_never_panic(
+        numbers in proptest::collection::vec(prop_oneof![prop::num::f64::ANY, -2.0..2.0f64, Just(0.0), Just(1e308)], 7),
+        variances in proptest::collection::vec(prop_oneof![prop::num::f64::ANY, 0.0..1.0f64, Just(0.0), Just(1e308)], 6),
+        unit in any::<bool>(),
+    ) {
+        let translation = [numbers[0], numbers[1], numbers[2]];
+        let rotation = match unit {
+            true => [0.0, 0.0, 0.6, 0.8],
+            false => [numbers[3], numbers[4], numbers[5], numbers[6]],
+        };
+        let mut covariance = [0.0; 36];
+        variances.iter().enumerate().for_each(|(i, variance)| covariance[7 * i] = *variance);
+        let stamp = Stamp::new(100, 0);
+        let mut buffer = TransformBuffer::new(10.0);
+        let sample = TransformSample { parent: "a", child: "b", stamp, translation, rotation };
+        if buffer.insert(&sample, false).is_ok() {
+            let pose = buffer.lookup("a", "b", stamp).expect("known");
+            prop_assert!(pose.translation.vector.iter().all(|v| v.is_finite()));
+            prop_assert!((pose.rotation.coords.norm() - 1.0).abs() < 1e-12);
+        }
+        let pose = PoseSample { position: translation, orientation: rotation, covariance };
+        LOCALIZER.with_borrow_mut(|localizer| {
+            let taken = localizer.set_initial_pose("map", stamp, &pose, stamp);
+            let usable = pose.position.iter().chain(&covariance).all(|v| v.is_finite())
+                && variances.iter().all(|v| *v >= 0.0);
+            prop_assert!(usable || taken.is_err());
+            if unit && usable && variances.iter().all(|v| *v < 1e100) {
+                prop_assert_eq!(taken, Ok(()));
+            }
+            Ok(())
+        })?;
     }
 }
 
