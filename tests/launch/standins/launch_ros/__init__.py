@@ -1,0 +1,1 @@
+"""Strict stand-in for ROS 2's `launch_ros`; see the one for `launch`."""

@@ -1,0 +1,202 @@
+"""launch/localization.launch.py, run from the installed package.
+
+With our strict stand-ins for launch and launch_ros always, and with the independent play_launch
+program where that can run; ROS 2's own `launch` is not to be had from a package registry.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import ament_index_python
+import pytest
+import yaml
+from node_process import ROOT, write_parameters
+from ros_peer import wait_until
+
+FILE = "launch/localization.launch.py"
+STANDINS = pathlib.Path(__file__).parent / "standins"
+PLAY_LAUNCH = ROOT / ".ros/venv/bin/play_launch"
+LIBPYTHON310 = os.environ.get("FLASHREG_LIBPYTHON310", "")
+
+needs_play_launch = pytest.mark.skipif(
+    not LIBPYTHON310,
+    reason="play_launch needs libpython3.10.so.1.0, and tools/setup found none (python3.10, pyenv)",
+)
+
+
+@pytest.fixture
+def standins(in_install, colcon_install):
+    """Command line of a launch with the stand-ins: standins(words before the file, arguments)."""
+
+    def command(*arguments, options=()):
+        file = colcon_install / "flashreg/share/flashreg" / FILE
+        run = [sys.executable, STANDINS / "run_launch.py", *options, file, *arguments]
+        return in_install(*run, prepend={"PYTHONPATH": STANDINS})
+
+    return command
+
+
+@pytest.fixture
+def play_launch(in_install, tmp_path):
+    """Command line of a launch with play_launch."""
+    # play_launch embeds Python 3.10: of this environment's packages it may see this one only
+    python_path = tmp_path / "python3.10"
+    python_path.mkdir()
+    (python_path / "ament_index_python").symlink_to(pathlib.Path(ament_index_python.__file__).parent)
+    overlay = ROOT / ".ros/overlay-launch"
+
+    def command(*arguments):
+        libraries = f"{overlay}/lib:{LIBPYTHON310}"
+        environment = {"AMENT_PREFIX_PATH": overlay, "LD_LIBRARY_PATH": libraries}
+        run = ["env", f"PYTHONPATH={python_path}", PLAY_LAUNCH, "launch", "flashreg", pathlib.Path(FILE).name]
+        return in_install(*run, *arguments, "--disable-all", prepend=environment)
+
+    return command
+
+
+@pytest.fixture(params=["standins", pytest.param("play_launch", marks=needs_play_launch)])
+def launch(request, processes):
+    """Runs the launch file: launch(arguments) returns a NodeProcess."""
+    command = request.getfixturevalue(request.param)
+    return lambda *arguments: processes(command(*arguments))
+
+
+def show(command, *arguments):
+    """The nodes that a launch would start."""
+    result = subprocess.run(
+        [str(word) for word in command(*arguments, options=["--show"])], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def subscriptions(peer, topic):
+    """Full names of the nodes that subscribe to a topic."""
+    ends = peer.node.get_subscriptions_info_by_topic(topic)
+    return {f"{end.node_namespace.rstrip('/')}/{end.node_name}" for end in ends}
+
+
+# ---------------------------------------------------------------- real nodes
+
+
+def test_without_arguments(launch, peer):
+    """Name, topics and parameters of a launch without arguments; its end on SIGINT."""
+    process = launch()
+    peer.wait_for_node("/flashreg")
+    for topic in ("/tf", "/tf_static", "/correspondences_3d3d"):
+        wait_until(lambda topic=topic: "/flashreg" in subscriptions(peer, topic), what=topic)
+    assert peer.get_parameter("frames.map") == "map"
+    assert not peer.get_parameter("use_sim_time")
+    assert process.stop(signal.SIGINT, timeout=15.0) == 0, process.log
+
+
+def test_with_arguments(launch, peer, tmp_path):
+    """Namespace, remaps and parameters, and which of the parameters win."""
+    own = write_parameters(tmp_path / "own.yaml", {"frames.map": "earth", "frames.odom": "wheels"})
+    launch(
+        "namespace:=robot",
+        "use_sim_time:=true",
+        f"params_file:={own}",
+        "odom_frame:=drift",
+        "base_frame:=chassis",
+        "correspondences:=front/matches",
+        "log_level:=debug",
+    )
+    peer.wait_for_node("/robot/flashreg")
+    for topic in ("/robot/tf", "/robot/tf_static", "/robot/front/matches"):
+        wait_until(lambda topic=topic: "/robot/flashreg" in subscriptions(peer, topic), what=topic)
+    expected = {"frames.map": "earth", "frames.odom": "drift", "frames.base": "chassis", "use_sim_time": True}
+    assert {name: peer.get_parameter(name, "/robot/flashreg") for name in expected} == expected
+
+
+def test_node_that_fails_fails_the_launch(standins, processes, tmp_path):
+    """The exit code of the node is not lost."""
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("{")
+    process = processes(standins(f"params_file:={broken}"))
+    assert process.wait(15.0) != 0
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def test_command_line(standins, colcon_install, tmp_path):
+    """Exactly as launch_ros makes it."""
+    own = write_parameters(tmp_path / "own.yaml", {"frames.map": "earth"})
+    (node,) = show(
+        standins, "namespace:=robot", "presets:=outdoor, jetson", f"params_file:={own}", "map_frame:=m", "log_level:=warn"
+    )
+    prefix = colcon_install / "flashreg"
+    config = prefix / "share/flashreg/config"
+    ((made, text),) = node["made_files"].items()
+    assert node["command"] == [
+        *(f"{prefix}/lib/flashreg/flashreg_node", "--ros-args", "--log-level", "warn"),
+        *("-r", "__node:=flashreg", "-r", "__ns:=/robot"),
+        *("--params-file", f"{config}/localizer.yaml"),
+        *("--params-file", f"{config}/outdoor.yaml", "--params-file", f"{config}/jetson.yaml"),
+        *("--params-file", f"{own}"),
+        *("--params-file", made),
+        *("-r", "/tf:=tf", "-r", "/tf_static:=tf_static", "-r", "correspondences_3d3d:=correspondences_3d3d"),
+    ]
+    assert yaml.safe_load(text) == {"/robot/flashreg": {"ros__parameters": {"use_sim_time": False, "frames.map": "m"}}}
+
+
+def test_rviz_is_looked_for(standins):
+    """rviz:=true asks for the rviz2 package, which is not here."""
+    command = standins("rviz:=true", options=["--show"])
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    assert "rviz2" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "argument, complaint",
+    [
+        ("rviz:=maybe", "'rviz' is 'maybe'"),
+        ("use_sim_time:=yes", "'use_sim_time' is 'yes'"),
+        ("log_level:=loud", "'log_level' is 'loud'"),
+        ("presets:=indor", "indor.yaml' does not exist"),
+        ("params_file:=/nowhere.yaml", "'/nowhere.yaml' does not exist"),
+        ("namespce:=robot", "no argument namespce"),
+    ],
+)
+def test_wrong_argument_is_refused(standins, argument, complaint):
+    """With a message that names it."""
+    command = standins(argument, options=["--show"])
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    assert complaint in result.stderr
+
+
+# ---------------------------------------------------------------- the stand-ins are strict
+
+
+@pytest.mark.parametrize(
+    "good, bad, complaint",
+    [
+        ("package='flashreg'", "packge='flashreg'", r"TypeError: .*'packge'"),
+        ("default_value='info'", "defualt_value='info'", r"TypeError: .*'defualt_value'"),
+        ("OpaqueFunction(function=", "OpaqueFunction(func=", r"TypeError: .*'func'"),
+        ("value_type=bool", "type=bool", r"TypeError: .*'type'"),
+        ("output='screen'", "output='sreen'", r"ValueError: .*'sreen'"),
+        ("output='screen'", "respawn=True", r"NotImplementedError: .*respawn"),
+        ("executable='flashreg_node'", "executable='flashreg_nod'", r"RuntimeError: .*'flashreg_nod'"),
+        ("import IfCondition", "import IfConditon", r"ImportError: .*'IfConditon'"),
+        ("from launch_ros.actions", "from launch_ros.action", r"ModuleNotFoundError: .*'launch_ros.action'"),
+    ],
+)
+def test_mistake_in_a_launch_file_is_refused(in_install, tmp_path, good, bad, complaint):
+    """Our launch file with a mistake in it; without one it passes, by the tests above."""
+    text = (ROOT / FILE).read_text()
+    assert good in text
+    file = tmp_path / "wrong.launch.py"
+    file.write_text(text.replace(good, bad))
+    command = in_install(sys.executable, STANDINS / "run_launch.py", "--show", file, prepend={"PYTHONPATH": STANDINS})
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    assert re.search(complaint, result.stderr), result.stderr
