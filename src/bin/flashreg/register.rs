@@ -220,14 +220,17 @@ impl Outcome<'_> {
     fn text(&self) -> String {
         let r = self.result;
         let mut lines = vec![format!("status       {}", r.status)];
-        let mut line = |name: &str, value: String| lines.push(format!("{name:<12} {value}"));
+        let mut line =
+            |name: &str, value: String| lines.push(format!("{name:<12} {value}").trim_end().to_owned());
         let reason = r.reason.to_string();
         if !reason.is_empty() {
             line("reason", reason);
         }
         if let Some(pose) = &r.target_t_source {
-            let name =
-                if r.status == Status::Ok { "target_t_source" } else { "target_t_source, not to be trusted" };
+            let name = match r.status {
+                Status::Ok => "target_t_source",
+                _ => "target_t_source, not to be trusted",
+            };
             line(name, String::new());
             for row in pose.to_homogeneous().row_iter() {
                 let row: Vec<String> = row.iter().map(|v| format!("{v:12.6}")).collect();
