@@ -279,7 +279,7 @@ fn gravity_is_the_odometry_s_z_as_the_sensor_sees_it() {
     let mut state = state(|p| p.registration.gravity = Gravity::Odom);
     let mount = state.mount("lidar", at(104.0)).unwrap();
     state.set_up(&mount);
-    let [sensor_up, map_up] = state.problem.up.unwrap();
+    let [sensor_up, map_up] = state.problem.up().unwrap();
     let odom_t_sensor = odom_t_base(104.0) * base_t_sensor();
     assert!((odom_t_sensor.rotation * sensor_up - Vector::z()).norm() < 1e-12);
     assert_eq!(map_up, Vector::z());
