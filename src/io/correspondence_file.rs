@@ -162,7 +162,7 @@ impl CorrespondenceFile {
                 values.get(at).copied()
             };
             let get = |column| value(column).unwrap_or(f64::NAN);
-            self.push(correspondence(|i| get(i), if columns == 7 { get(6) } else { 1.0 }))?;
+            self.push(correspondence(get, if columns == 7 { get(6) } else { 1.0 }))?;
         }
         Ok(())
     }

@@ -256,20 +256,21 @@ const BUFFER: u64 = 4 << 20;
 const FRAGMENTS: u64 = 16 << 20;
 
 fn network(checks: &mut Vec<Check>) {
-    let advice = "messages over 64 kB from other machines may be lost: \
-                  `sudo sysctl -w net.core.rmem_max=2147483647 net.core.rmem_default=4194304 \
-                  net.ipv4.ipfrag_high_thresh=134217728 net.ipv4.ipfrag_time=3`";
-    for (name, least) in [
-        ("net/core/rmem_max", BUFFER),
-        ("net/core/rmem_default", BUFFER),
-        ("net/ipv4/ipfrag_high_thresh", FRAGMENTS),
+    for (name, least, wanted) in [
+        ("net/core/rmem_max", BUFFER, 2_147_483_647u64),
+        ("net/core/rmem_default", BUFFER, BUFFER),
+        ("net/ipv4/ipfrag_high_thresh", FRAGMENTS, 134_217_728),
     ] {
         let value = std::fs::read_to_string(Path::new("/proc/sys").join(name));
         let value = value.ok().and_then(|v| v.trim().parse::<u64>().ok());
         let dotted = name.replace('/', ".");
         checks.push(match value {
             Some(v) if v >= least => Check::ok("network", format!("{dotted} = {v}")),
-            Some(v) => Check::note("network", format!("{dotted} = {v}, less than {least}"), advice),
+            Some(v) => Check::note(
+                "network",
+                format!("{dotted} = {v}: messages over 64 kB from other machines may be lost"),
+                format!("sudo sysctl -w {dotted}={wanted}"),
+            ),
             None => Check::note("network", format!("{dotted} cannot be read here"), "look on the host"),
         });
     }
