@@ -7,7 +7,7 @@ use flashreg::messages::transforms::TransformsView;
 use flashreg::messages::Stamp;
 use flashreg::registration::Problem;
 use flashreg::simulate::building::Building;
-use flashreg::simulate::levels::LidarLevels;
+use flashreg::simulate::levels::{Levels, LidarLevels};
 use flashreg::simulate::matching::Origin;
 use flashreg::simulate::{write, Options, Simulation};
 use nalgebra::{Quaternion, Translation3, UnitQuaternion};
@@ -15,8 +15,10 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::OnceLock;
 
+/// A short drive, and a map from few sweeps: what takes long is the map.
 fn short(seed: u64) -> Options {
-    Options { seed, duration: 1.0, rate: 5.0, correspondences: 400, ..Options::default() }
+    let levels = Levels { mapping_step: 2.0, ..Levels::default() };
+    Options { seed, duration: 1.0, rate: 5.0, correspondences: 400, levels, ..Options::default() }
 }
 
 fn simulation() -> &'static Simulation {
