@@ -39,6 +39,21 @@ struct Found {
     usable: usize,
 }
 
+impl Found {
+    /// Room for all that can be found, so that no frame needs more than the first.
+    fn reserve(&mut self, n: usize, pivots: usize, per_pivot: usize) {
+        let triples = pivots * per_pivot;
+        self.order.clear();
+        self.order.reserve(n);
+        self.triples.clear();
+        self.triples.reserve(triples);
+        self.hypotheses.clear();
+        self.hypotheses.reserve(triples);
+        self.ranking.clear();
+        self.ranking.reserve(triples);
+    }
+}
+
 /// Registers on the CPU. All memory is made at start for the largest problem.
 pub struct Cpu {
     lanes: Lanes<Lane>,
@@ -80,7 +95,9 @@ impl Cpu {
         deadline: Deadline,
         clock: &mut Clock,
     ) -> Result<Truncation, OverBudget> {
+        let per_pivot = (r.triples_per_pivot.max(1) as usize).min(MAX_PER_PIVOT);
         let found = &mut self.found;
+        found.reserve(self.capacity, pivot_count, per_pivot);
         let mut cut = Truncation::default();
         let view = match r.search {
             Search::Exact => View { voters: &self.fog, fog: &self.fog, edges: &self.fog },
@@ -107,7 +124,6 @@ impl Cpu {
         clock.lap(|s| &mut s.sog);
         pivots::merge(&mut self.lanes, pivot_count, &mut found.pivots);
         clock.lap(|s| &mut s.pivots);
-        let per_pivot = (r.triples_per_pivot.max(1) as usize).min(MAX_PER_PIVOT);
         cliques::search(
             view,
             &found.pivots,
@@ -304,7 +320,8 @@ impl Backend for Cpu {
         }
         let deadline = Deadline::after_ms(start, params.registration.time_budget_ms);
         let mut clock = Clock { last: start, stages: StageTimes::default() };
-        let done = self.run(problem, params, deadline, &mut clock, result);
+        let pool = self.lanes.pool();
+        let done = pool.install(|| self.run(problem, params, deadline, &mut clock, result));
         if done.is_err() || deadline.passed() {
             result.reset(self.name(), n);
             let ms = start.elapsed().as_secs_f64() * 1e3;

@@ -1,6 +1,8 @@
 //! Writes ROS messages for the tests: an encoder of CDR, and point clouds of any layout.
 #![allow(dead_code)] // each test program uses a part of it
 
+pub mod problems;
+
 use flashreg::messages::Stamp;
 
 /// Writes CDR (XCDR1 plain).
