@@ -2,17 +2,17 @@
 
 mod common;
 
-use common::{encode_transforms, honest_rows, Cloud, SIX};
-use flashreg::localizer::Localizer;
+use common::{encode_transforms, honest_rows, recorded, Cloud, SIX};
+use flashreg::localizer::transforms::TransformBuffer;
+use flashreg::localizer::{Localizer, PoseSample};
 use flashreg::messages::correspondences::{CorrespondenceView, Dropped};
 use flashreg::messages::point_cloud::PointCloudView;
-use flashreg::messages::transforms::TransformsView;
+use flashreg::messages::transforms::{TransformSample, TransformsView};
 use flashreg::messages::Stamp;
 use flashreg::params::Params;
 use flashreg::registration::Problem;
 use proptest::prelude::*;
 use std::cell::RefCell;
-use std::path::PathBuf;
 
 thread_local! {
     static LOCALIZER: RefCell<Localizer> = RefCell::new({
@@ -110,19 +110,43 @@ proptest! {
     }
 }
 
-/// The messages of a topic type in a bag of the shared test data; none if it is not there.
-fn recorded(bag: &str, schema: &str) -> Option<Vec<(String, Vec<u8>)>> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data/bags").join(bag);
-    let Ok(bytes) = std::fs::read(&path) else {
-        println!("skipped: no data at {}", path.display());
-        return None;
-    };
-    let stream = mcap::MessageStream::new(&bytes).expect("an MCAP file");
-    let of_schema = stream.map(|m| m.expect("a message")).filter_map(|m| {
-        let named = m.channel.schema.as_ref().is_some_and(|s| s.name == schema);
-        named.then(|| (m.channel.topic.clone(), m.data.to_vec()))
-    });
-    Some(of_schema.collect())
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Of any numbers whatever, those that are taken are finite and of unit length.
+    #[test]
+    fn poses_of_any_numbers_never_panic(
+        numbers in proptest::collection::vec(prop_oneof![prop::num::f64::ANY, -2.0..2.0f64, Just(0.0), Just(1e308)], 7),
+        variances in proptest::collection::vec(prop_oneof![prop::num::f64::ANY, 0.0..1.0f64, Just(0.0), Just(1e308)], 6),
+        unit in any::<bool>(),
+    ) {
+        let translation = [numbers[0], numbers[1], numbers[2]];
+        let rotation = match unit {
+            true => [0.0, 0.0, 0.6, 0.8],
+            false => [numbers[3], numbers[4], numbers[5], numbers[6]],
+        };
+        let mut covariance = [0.0; 36];
+        variances.iter().enumerate().for_each(|(i, variance)| covariance[7 * i] = *variance);
+        let stamp = Stamp::new(100, 0);
+        let mut buffer = TransformBuffer::new(10.0);
+        let sample = TransformSample { parent: "a", child: "b", stamp, translation, rotation };
+        if buffer.insert(&sample, false).is_ok() {
+            let pose = buffer.lookup("a", "b", stamp).expect("known");
+            prop_assert!(pose.translation.vector.iter().all(|v| v.is_finite()));
+            prop_assert!((pose.rotation.coords.norm() - 1.0).abs() < 1e-12);
+        }
+        let pose = PoseSample { position: translation, orientation: rotation, covariance };
+        LOCALIZER.with_borrow_mut(|localizer| {
+            let taken = localizer.set_initial_pose("map", stamp, &pose, stamp);
+            let usable = pose.position.iter().chain(&covariance).all(|v| v.is_finite())
+                && variances.iter().all(|v| *v >= 0.0);
+            prop_assert!(usable || taken.is_err());
+            if unit && usable && variances.iter().all(|v| *v < 1e100) {
+                prop_assert_eq!(taken, Ok(()));
+            }
+            Ok(())
+        })?;
+    }
 }
 
 #[test]

@@ -227,10 +227,11 @@ impl State {
         let needs_odom = params.tf.mode == TfMode::MapOdom || params.registration.gravity == Gravity::Odom;
         let transforms = lock(&self.transforms);
         let base_t_sensor = transforms.lookup(&self.names.base, sensor, stamp)?;
-        let odom_t_base = match transforms.lookup(&self.names.odom, &self.names.base, stamp) {
-            Ok(odom_t_base) => Some(odom_t_base),
-            Err(error) if needs_odom => return Err(error),
-            Err(_) => None,
+        let odom_t_base = || transforms.lookup(&self.names.odom, &self.names.base, stamp);
+        let odom_t_base = match needs_odom {
+            true => Some(odom_t_base()?),
+            // An initial pose is carried along where there is odometry.
+            false => self.prior.as_ref().and_then(|_| odom_t_base().ok()),
         };
         Ok(Mount { base_t_sensor, odom_t_base })
     }
@@ -285,7 +286,7 @@ impl State {
     }
 
     /// The candidate of an ambiguous registration that agrees with the initial pose, if there is
-    /// exactly one. `ambiguous` is named before `low_inliers`, so the support is looked at here.
+    /// exactly one, and if it could be trusted were it alone.
     fn disambiguate(&self, found: &Registration, mount: &Mount) -> Option<(Rigid, Matrix6<f64>)> {
         let prior = self.prior.as_ref()?;
         let acceptance = &self.params.acceptance;

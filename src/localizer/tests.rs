@@ -335,4 +335,9 @@ fn a_published_covariance_is_raised_and_bounded() {
     let plain = covariance::publishable(&skew, &diagonal).unwrap();
     assert_eq!(plain, Matrix6::from_diagonal(&raised.diagonal()));
     assert_eq!(covariance::publishable(&(skew * f64::NAN), &diagonal), None);
+
+    for scale in [1e300, 1e308, f64::MAX] {
+        let beyond = covariance::publishable(&(Matrix6::identity() * scale), &params);
+        assert!(beyond.is_none_or(|c| c.diagonal().iter().all(|v| (1e-9..=1e6).contains(v))));
+    }
 }
