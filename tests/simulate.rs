@@ -154,6 +154,8 @@ fn options_out_of_range_are_refused_by_name() {
     assert!(refused(Options { duration: f64::NAN, ..short(1) }).starts_with("duration"));
     assert!(refused(Options { rate: 0.0, ..short(1) }).starts_with("rate"));
     assert!(refused(Options { inlier_rate: 1.5, ..short(1) }).starts_with("inlier rate"));
+    let levels = Levels { mapping_step: 0.0, ..Levels::default() };
+    assert!(refused(Options { levels, ..short(1) }).starts_with("mapping step"));
     assert!(refused(Options { correspondences: 2, ..short(1) }).starts_with("correspondences"));
 }
 

@@ -1,4 +1,4 @@
-//! Writes a simulation: an MCAP file that ROS 2 and Foxglove play, or one frame as text.
+//! Writes a simulation: an MCAP file of ROS 2 messages, or one frame as text.
 
 use super::{Frame, OdometryTick, Simulation};
 use crate::geometry::Rigid;

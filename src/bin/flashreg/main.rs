@@ -22,7 +22,7 @@ struct Cli {
 enum Command {
     /// Register the correspondences in a file: exit code 0 only if the pose can be trusted.
     Register(register::Register),
-    /// Write a simulated drive through a building as an MCAP file that ROS 2 and Foxglove play.
+    /// Write a simulated drive through a building as an MCAP file of ROS 2 messages.
     Simulate(simulate::Simulate),
     /// Print every parameter with its default, unit, range and meaning.
     Params(params::PrintParams),
