@@ -248,7 +248,10 @@ def test_a_newer_message_replaces_one_that_waits(start_node, peer):
     time.sleep(0.1)
     peer.send_cloud(scene.cloud(time.time_ns(), 0))
     time.sleep(0.2)
-    stamp, _ = scene.send()
+    stamp = time.time_ns()
+    peer.send_cloud(scene.cloud(stamp, 0))
+    time.sleep(0.2)
+    scene.send_odometry(stamp, 0)
     wait_until(lambda: scene.pose_at(stamp), 1.0, "the pose of the newer message")
     diagnostics.wait(received=2, overwritten=1, accepted=1)
 
