@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{encode_transforms, honest_rows, Cloud, SIX};
+use common::{encode_transforms, honest_rows, recorded, Cloud, SIX};
 use flashreg::localizer::transforms::TransformBuffer;
 use flashreg::localizer::{Localizer, PoseSample};
 use flashreg::messages::correspondences::{CorrespondenceView, Dropped};
@@ -13,7 +13,6 @@ use flashreg::params::Params;
 use flashreg::registration::Problem;
 use proptest::prelude::*;
 use std::cell::RefCell;
-use std::path::PathBuf;
 
 thread_local! {
     static LOCALIZER: RefCell<Localizer> = RefCell::new({
@@ -148,21 +147,6 @@ proptest! {
             Ok(())
         })?;
     }
-}
-
-/// The messages of a topic type in a bag of the shared test data; none if it is not there.
-fn recorded(bag: &str, schema: &str) -> Option<Vec<(String, Vec<u8>)>> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data/bags").join(bag);
-    let Ok(bytes) = std::fs::read(&path) else {
-        println!("skipped: no data at {}", path.display());
-        return None;
-    };
-    let stream = mcap::MessageStream::new(&bytes).expect("an MCAP file");
-    let of_schema = stream.map(|m| m.expect("a message")).filter_map(|m| {
-        let named = m.channel.schema.as_ref().is_some_and(|s| s.name == schema);
-        named.then(|| (m.channel.topic.clone(), m.data.to_vec()))
-    });
-    Some(of_schema.collect())
 }
 
 #[test]

@@ -286,7 +286,7 @@ impl State {
     }
 
     /// The candidate of an ambiguous registration that agrees with the initial pose, if there is
-    /// exactly one. `ambiguous` is named before `low_inliers`, so the support is looked at here.
+    /// exactly one, and if it could be trusted were it alone.
     fn disambiguate(&self, found: &Registration, mount: &Mount) -> Option<(Rigid, Matrix6<f64>)> {
         let prior = self.prior.as_ref()?;
         let acceptance = &self.params.acceptance;

@@ -1,7 +1,8 @@
-//! Writes ROS messages for the tests: an encoder of CDR, and point clouds of any layout.
+//! Messages for the tests: an encoder of CDR, point clouds of any layout, and recorded bags.
 #![allow(dead_code)] // each test program uses a part of it
 
 use flashreg::messages::Stamp;
+use std::path::PathBuf;
 
 /// Writes CDR (XCDR1 plain).
 pub struct CdrWriter {
@@ -194,4 +195,20 @@ pub fn encode_transforms(transforms: &[Transform], big_endian: bool) -> Vec<u8> 
         }
     }
     w.finish()
+}
+
+/// Topic and bytes of the messages of a type in a bag of the shared test data; none if it is not
+/// there.
+pub fn recorded(bag: &str, schema: &str) -> Option<Vec<(String, Vec<u8>)>> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data/bags").join(bag);
+    let Ok(bytes) = std::fs::read(&path) else {
+        println!("skipped: no data at {}", path.display());
+        return None;
+    };
+    let stream = mcap::MessageStream::new(&bytes).expect("an MCAP file");
+    let of_schema = stream.map(|m| m.expect("a message")).filter_map(|m| {
+        let named = m.channel.schema.as_ref().is_some_and(|s| s.name == schema);
+        named.then(|| (m.channel.topic.clone(), m.data.to_vec()))
+    });
+    Some(of_schema.collect())
 }
