@@ -186,6 +186,9 @@ impl Worker {
             let frame = localizer.frame();
             state.status = if self.active { frame.status } else { Status::Inactive };
             state.message.clone_from(&frame.message);
+            if state.status == Status::WaitingInput {
+                state.message.push_str("no message yet");
+            }
             state.counters.clone_from(localizer.counters());
             state.rejected_in_a_row = localizer.rejected_in_a_row();
             state.generation = localizer.generation();
