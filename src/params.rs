@@ -95,7 +95,7 @@ pub enum ParamError {
         nearest: &'static str,
     },
     /// The value has the wrong type.
-    #[error("parameter '{name}' must be a {expected}, got {got}")]
+    #[error("parameter '{name}' must be of type {expected}, got {got}")]
     Type {
         /// the parameter
         name: &'static str,

@@ -325,5 +325,10 @@ mod tests {
         assert_eq!(keys.len(), values.len());
         assert!(Counter::ALL.iter().all(|c| keys.contains(c.name())));
         assert!(keys.contains("stage_us.publish") && keys.contains("latency_us.total.p99"));
+        let readme = include_str!("../../README.md");
+        let families = ["stage_us.", "latency_us."];
+        for key in keys.iter().filter(|key| !families.iter().any(|f| key.starts_with(f))) {
+            assert!(readme.contains(&format!("`{key}`")), "README.md does not explain {key}");
+        }
     }
 }

@@ -2,11 +2,12 @@
 
 use super::arguments::{Arguments, UnexpectedArgument};
 use super::diagnostics::{Reporter, State};
+use super::logger::Logger;
 use super::parameters::{from_overrides, Parameters};
 use super::publish::Outputs;
 use super::streams::Inbox;
 use super::worker::{Announcer, Worker};
-use super::{clean, lock, NodeClock};
+use super::{lock, NodeClock};
 use crate::localizer::transforms::TransformBuffer;
 use crate::localizer::Localizer;
 use crate::messages::transforms::TransformsView;
@@ -81,10 +82,10 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
         node.get_time_source().enable_sim_time(&mut node)?;
     }
     let clock = NodeClock::of(&node);
-    let logger = clean(node.logger());
+    let logger = Logger::new(&mut node, arguments.log_level)?;
     let reporter = reporter(&mut node, &localizer, &params, &clock)?;
     let inbox = Inbox::new();
-    listen(&mut node, &tasks, &params, &inbox, &reporter, localizer.transforms())?;
+    listen(&mut node, &tasks, &params, &inbox, &reporter, &logger, localizer.transforms())?;
     offer(&mut node, &tasks, &inbox)?;
     let mut timer = node.create_wall_timer(Duration::from_secs_f64(params.diagnostics.period_sec))?;
     let periodic = reporter.clone();
@@ -95,13 +96,12 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
     });
     let topic = arguments.resolve(INPUT, &node.name()?, &node.namespace()?);
     let mode = params.tf.mode.word();
-    r2r::log_info!(
-        &logger,
+    logger.info(&format!(
         "flashreg {} listens to {topic}, tf.mode {mode}, backend {} ({})",
         env!("CARGO_PKG_VERSION"),
         localizer.backend(),
-        clean(localizer.why())
-    );
+        localizer.why()
+    ));
     let worker = start_worker(
         Worker {
             localizer,
@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
             outputs: Outputs::new(&mut node, &params.frames.map)?,
             reporter: reporter.clone(),
             clock: clock.clone(),
-            log: Announcer::new(&logger),
+            log: Announcer::new(logger.clone()),
             params: params.clone(),
             active: true,
         },
@@ -138,7 +138,7 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
                 if !uses_sim_time {
                     source.disable_sim_time();
                 } else if let Err(error) = source.enable_sim_time(&mut node) {
-                    r2r::log_error!(&logger, "use_sim_time: {error}");
+                    logger.error(&format!("use_sim_time: {error}"));
                 }
             }
             let (age, changed) = {
@@ -204,6 +204,7 @@ fn listen(
     params: &Params,
     inbox: &Arc<Inbox>,
     reporter: &Reporter,
+    logger: &Logger,
     transforms: Arc<Mutex<TransformBuffer>>,
 ) -> r2r::Result<()> {
     let qos = match params.input.qos {
@@ -224,14 +225,14 @@ fn listen(
     for (topic, qos, is_static) in
         [("/tf", dynamic.clone(), false), ("/tf_static", dynamic.transient_local(), true)]
     {
-        let (to, buffer, logger) = (inbox.clone(), transforms.clone(), clean(node.logger()));
+        let (to, buffer, logger) = (inbox.clone(), transforms.clone(), logger.clone());
         let mut warned: Option<Instant> = None;
         let messages = node.subscribe_raw(topic, "tf2_msgs/msg/TFMessage", qos)?;
         drain(tasks, messages, move |cdr| {
             if let Err(error) = insert(&buffer, &cdr, is_static) {
                 if warned.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
                     warned = Some(Instant::now());
-                    r2r::log_warn!(&logger, "{topic}: {}", clean(&error));
+                    logger.warn(&format!("{topic}: {error}"));
                 }
             }
             to.mark_transforms();
@@ -331,14 +332,14 @@ impl Silence {
     }
 
     /// `age`: of the last message, if there was one.
-    fn check(&mut self, age: Option<Duration>, node: &Node, logger: &str) {
+    fn check(&mut self, age: Option<Duration>, node: &Node, logger: &Logger) {
         let silent = age.unwrap_or_else(|| self.since.elapsed());
         if silent < self.after {
             self.warned = false;
         } else if !std::mem::replace(&mut self.warned, true) {
             let seconds = silent.as_secs_f64();
-            let text = format!("no message on {} for {seconds:.1} s; {}", self.topic, self.publishers(node));
-            r2r::log_warn!(logger, "{}", clean(&text));
+            let publishers = self.publishers(node);
+            logger.warn(&format!("no message on {} for {seconds:.1} s; {publishers}", self.topic));
         }
     }
 

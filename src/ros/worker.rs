@@ -1,6 +1,7 @@
 //! The one thread that owns the localizer.
 
 use super::diagnostics::{FrameNumbers, Reporter};
+use super::logger::Logger;
 use super::publish::Outputs;
 use super::streams::{Inbox, Message, WakeOn, Work};
 use super::{clean, lock, NodeClock};
@@ -109,12 +110,12 @@ impl Worker {
         if let Some(active) = work.active.take() {
             self.active = active;
             self.localizer.set_active(active);
-            self.log.info(format_args!("{}", if active { "switched on" } else { "switched off" }));
+            self.log.logger.info(if active { "switched on" } else { "switched off" });
             changed = true;
         }
         if std::mem::take(&mut work.reset) {
             self.localizer.reset();
-            self.log.info(format_args!("reset: the last pose is forgotten"));
+            self.log.logger.info("reset: the last pose is forgotten");
             changed = true;
         }
         if let Some(pose) = work.initial_pose.take() {
@@ -139,7 +140,7 @@ impl Worker {
         let stamp = Stamp::new(message.header.stamp.sec, message.header.stamp.nanosec);
         let frame = message.header.frame_id.as_str();
         match self.localizer.set_initial_pose(frame, stamp, &sample, self.clock.now()) {
-            Ok(()) => self.log.info(format_args!("initial pose taken: {:?}", sample.position)),
+            Ok(()) => self.log.logger.info(&format!("initial pose taken: {:?}", sample.position)),
             Err(error) => self.log.refused_initial_pose(&error),
         }
     }
@@ -185,6 +186,9 @@ impl Worker {
             let frame = localizer.frame();
             state.status = if self.active { frame.status } else { Status::Inactive };
             state.message.clone_from(&frame.message);
+            if state.status == Status::WaitingInput {
+                state.message.push_str("no message yet");
+            }
             state.counters.clone_from(localizer.counters());
             state.rejected_in_a_row = localizer.rejected_in_a_row();
             state.generation = localizer.generation();
@@ -224,7 +228,7 @@ fn numbers(frame: &Frame, publish_us: f64, total_us: f64) -> FrameNumbers {
 /// Writes the log of the node: a status when it changes, and every ten seconds how often it came
 /// again. A status that comes and goes is said once a second.
 pub(super) struct Announcer {
-    logger: String,
+    logger: Logger,
     status: Option<Status>,
     /// Per status: when it was last said, and how often it has come since.
     said: [(Option<Instant>, u64); Status::ALL.len()],
@@ -233,13 +237,9 @@ pub(super) struct Announcer {
 
 impl Announcer {
     /// For the logger of the node.
-    pub(super) fn new(logger: &str) -> Self {
+    pub(super) fn new(logger: Logger) -> Self {
         let said = [(None, 0); Status::ALL.len()];
-        Self { logger: clean(logger), status: None, said, initial_pose: None }
-    }
-
-    fn info(&self, text: std::fmt::Arguments) {
-        r2r::log_info!(&self.logger, "{}", clean(&text.to_string()));
+        Self { logger, status: None, said, initial_pose: None }
     }
 
     fn frame(&mut self, frame: &Frame) {
@@ -254,17 +254,17 @@ impl Announcer {
         let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
         (*said, *count) = (Some(Instant::now()), 0);
         let colon = if frame.message.is_empty() { "" } else { ": " };
-        let text = clean(&format!("{status}{times}{colon}{}", frame.message));
+        let text = format!("{status}{times}{colon}{}", frame.message);
         match status {
-            Status::Ok | Status::Inactive => r2r::log_info!(&self.logger, "{text}"),
-            _ => r2r::log_warn!(&self.logger, "{text}"),
+            Status::Ok | Status::Inactive => self.logger.info(&text),
+            _ => self.logger.warn(&text),
         }
     }
 
     fn refused_initial_pose(&mut self, error: &dyn std::error::Error) {
         if self.initial_pose.is_none_or(|said| said.elapsed() > BRIEF) {
             self.initial_pose = Some(Instant::now());
-            r2r::log_warn!(&self.logger, "{}", clean(&error.to_string()));
+            self.logger.warn(&error.to_string());
         }
     }
 }
