@@ -2,7 +2,7 @@
 //!
 //! [`Simulation`] is a function of its [`Options`]: the same options give the same bytes on every
 //! machine. [`building`] and [`world`] make the surroundings, [`sensors`] what is measured in
-//! them, [`matching`] the correspondences, [`write`] the files; every noise and error level
+//! them, [`matching`] the correspondences, [`mod@write`] the files; every noise and error level
 //! stands in [`levels`] with its source.
 
 pub mod building;
@@ -215,7 +215,14 @@ fn check(options: &Options) -> Result<(), SimulateError> {
     within("rate", options.rate, 0.1, 50.0, "0.1 .. 50 Hz")?;
     within("correspondences", options.correspondences as f64, 3.0, 32768.0, "3 .. 32768")?;
     within("inlier rate", options.inlier_rate, 0.0, 1.0, "0 .. 1")?;
-    within("people", options.people as f64, 0.0, 64.0, "0 .. 64")
+    within("people", options.people as f64, 0.0, 64.0, "0 .. 64")?;
+    // The levels that decide how much work it is.
+    let (levels, lidar) = (&options.levels, &options.lidar);
+    within("voxel", levels.voxel, 0.01, 1.0, "0.01 .. 1 m")?;
+    within("mapping step", levels.mapping_step, 0.05, 10.0, "0.05 .. 10 m")?;
+    within("odometry rate", levels.odometry_rate, 1.0, 1000.0, "1 .. 1000 Hz")?;
+    within("beams", lidar.beams as f64, 1.0, 256.0, "1 .. 256")?;
+    within("azimuth step", lidar.azimuth_deg, 0.01, 10.0, "0.01 .. 10 degrees")
 }
 
 /// The map: sweeps along the whole route, without people, each with a small error of its pose.

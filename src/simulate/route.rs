@@ -26,7 +26,7 @@ fn mix(a: Spot, b: Spot, ta: f64, tb: f64, t: f64) -> Spot {
 impl Route {
     /// A centripetal Catmull-Rom spline through the points (Barry and Goldman 1988), which has no
     /// loops or cusps between them. Points closer than 0.3 m to the one before are left out.
-    pub fn through(points: &[Spot]) -> Self {
+    pub(super) fn through(points: &[Spot]) -> Self {
         let mut kept: Vec<Spot> = Vec::new();
         for p in points {
             if kept.last().is_none_or(|last| distance(*last, *p) > 0.3) {

@@ -4,19 +4,30 @@ use crate::geometry::{Point, Vector};
 
 /// What a surface belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
 pub enum Kind {
+    /// The floor.
     Floor,
+    /// The ceiling.
     Ceiling,
+    /// A piece of wall beside or above doors.
     Wall,
+    /// A jamb or the head of a door frame.
     DoorFrame,
+    /// A flat column that stands out of a wall.
     Pilaster,
+    /// A round column that stands free.
     Pillar,
+    /// A table: top and four legs.
     Table,
+    /// A chair: seat, back and four legs.
     Chair,
+    /// A shelf against a wall, as high as a person.
     Shelf,
+    /// A low cabinet against a wall.
     Cabinet,
+    /// A box that stands anywhere.
     Crate,
+    /// Somebody who walks.
     Person,
 }
 
