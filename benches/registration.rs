@@ -1,7 +1,7 @@
 //! Latency of the registration: `cargo bench --no-default-features --bench registration [-- FRAMES]`.
 //!
-//! One line a problem: size, graph, and p50 / p95 / p99 / max of the whole; then the median of
-//! each stage. Quiet machines only; the figures that were kept stand in RESULTS.md.
+//! One line a problem: size, graph, and p50 / p95 / p99 / max of the whole, CPU time of all
+//! threads; then the median of each stage. Quiet machines only; the figures that were kept stand in RESULTS.md.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -22,6 +22,15 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * q).round() as usize]
 }
 
+/// CPU seconds of all threads so far (Linux; 10 ms steps). A busy machine inflates the latencies
+/// but hardly this.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|v| v.parse::<f64>().ok());
+    ticks.sum::<f64>() / 100.0
+}
+
 struct Measured {
     median_ms: f64,
 }
@@ -31,10 +40,14 @@ fn measure(name: &str, rows: &[Correspondence], params: &Params, frames: usize) 
     let mut registrar = Registrar::new(params).expect("a backend");
     let (mut total, mut stages) = (Vec::new(), vec![Vec::new(); StageTimes::NAMES.len()]);
     let mut facts = String::new();
+    let mut cpu = 0.0;
     for frame in 0..frames + 5 {
         let start = std::time::Instant::now();
         let result = registrar.register(&problem, params);
         let ms = start.elapsed().as_secs_f64() * 1e3;
+        if frame == 4 {
+            cpu = cpu_seconds();
+        }
         // The first frames touch their memory for the first time.
         if frame < 5 {
             let n = rows.len() as f64;
@@ -47,12 +60,13 @@ fn measure(name: &str, rows: &[Correspondence], params: &Params, frames: usize) 
             all.push(us * 1e-3);
         }
     }
+    let cpu_ms = (cpu_seconds() - cpu) * 1e3 / frames as f64;
     total.sort_by(f64::total_cmp);
     stages.iter_mut().for_each(|s| s.sort_by(f64::total_cmp));
     let q = |q: f64| quantile(&total, q);
     let medians: Vec<String> = stages.iter().map(|s| format!("{:7.2}", quantile(s, 0.5))).collect();
     println!(
-        "{name:36} {facts} {:8.2} {:8.2} {:8.2} {:8.2} |{}",
+        "{name:36} {facts} {:8.2} {:8.2} {:8.2} {:8.2} {cpu_ms:8.1} |{}",
         q(0.5),
         q(0.95),
         q(0.99),
@@ -71,7 +85,7 @@ fn main() {
         Registrar::new(&outdoor).expect("a backend").threads()
     );
     println!(
-        "{:36} {:>6} {:>9} {:>6} {:12} {:>8} {:>8} {:>8} {:>8} | median of {}",
+        "{:36} {:>6} {:>9} {:>6} {:12} {:>8} {:>8} {:>8} {:>8} {:>8} | median of {}",
         "problem",
         "N",
         "edges",
@@ -81,6 +95,7 @@ fn main() {
         "p95",
         "p99",
         "max",
+        "cpu",
         StageTimes::NAMES.join(", ")
     );
     let mut rng = random(1);

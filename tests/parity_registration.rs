@@ -7,7 +7,7 @@ use common::problems::*;
 use flashreg::geometry::Vector;
 use flashreg::params::{Params, Search, Value};
 use flashreg::registration::bounded::Bounded;
-use flashreg::registration::cliques::{self, Slots, Triple};
+use flashreg::registration::cliques::{self, Extent, Slots, Triple};
 use flashreg::registration::fog::Graph;
 use flashreg::registration::lanes::{Deadline, Lanes};
 use flashreg::registration::layout::Layout;
@@ -123,7 +123,9 @@ fn fast(layout: &Layout, s: &Settings, threads: usize) -> Answer {
         }
     }
     pivots::merge(&mut lanes, s.k, &mut kept);
-    cliques::search(view, &kept, s.t, &mut lanes, &mut slots, &mut triples, deadline).expect("no deadline");
+    let extent = Extent { pivots: s.k, per_pivot: s.t, complete: s.bounds.is_none() };
+    cliques::search(view, &kept, extent, &mut lanes, &mut slots, &mut triples, deadline)
+        .expect("no deadline");
     Answer {
         edges: (0..n).map(|i| (0..n).map(|j| fog.has_edge(i, j)).collect()).collect(),
         pivots: kept.iter().map(|p: &Pivot| (p.u(), p.v(), p.score())).collect(),

@@ -2,7 +2,7 @@
 
 use super::acceptance::{self, Examiner};
 use super::bounded::Bounded;
-use super::cliques::{self, Slots, Triple, MAX_PER_PIVOT};
+use super::cliques::{self, Extent, Slots, Triple, MAX_PER_PIVOT};
 use super::fog::Graph;
 use super::hypotheses::{self, Hypothesis, Scoring, UNIT};
 use super::lanes::{Deadline, Lanes, OverBudget};
@@ -127,7 +127,7 @@ impl Cpu {
         cliques::search(
             view,
             &found.pivots,
-            per_pivot,
+            Extent { pivots: pivot_count, per_pivot, complete: r.search == Search::Exact },
             &mut self.lanes,
             &mut found.slots,
             &mut found.triples,

@@ -5,7 +5,7 @@
 //! counted where it is needed, and an edge whose degrees show that it cannot be among the K is
 //! passed over.
 
-use super::fog::{bits, count_common, Graph};
+use super::fog::{bits, count_common, prefetch, Graph};
 use super::lanes::{Deadline, Lanes, OverBudget};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -82,6 +82,15 @@ pub struct Lane {
     row: Vec<Pivot>,
 }
 
+impl Lane {
+    /// Empties the buffers and makes room for `k` pivots and a row of `n`.
+    fn reset(&mut self, k: usize, n: usize) {
+        self.pool.reset(k);
+        self.row.clear();
+        self.row.reserve(n);
+    }
+}
+
 /// The graph as the search sees it. In exact mode all three are the FOG. In bounded mode `voters`
 /// holds the neighbours of a row that may vote and `edges` the scored edges that were kept.
 #[derive(Clone, Copy)]
@@ -132,7 +141,7 @@ pub fn select(
     deadline: Deadline,
 ) -> Result<(), OverBudget> {
     let n = view.fog.count();
-    lanes.iter_mut().for_each(|lane| lane.pool.reset(k));
+    lanes.iter_mut().for_each(|lane| lane.reset(k, n));
     // Rows of high degree first: the floor is near its final height after a few of them.
     order.clear();
     order.extend((0..n as u32).filter(|i| view.fog.degree(*i as usize) > 1));
@@ -140,7 +149,7 @@ pub fn select(
     let floor = AtomicU64::new(0);
     let order = &*order;
     lanes.run(order.len().div_ceil(ROWS), deadline, |lane, task| {
-        let pool = &mut lane.pool;
+        let Lane { pool, row } = lane;
         for i in &order[task * ROWS..((task + 1) * ROWS).min(order.len())] {
             let i = *i as usize;
             // The bound holds whichever end it is taken from, so each edge is met at its lower end.
@@ -148,12 +157,19 @@ pub fn select(
             if Pivot::new(0, 0, view.fog.degree(i).saturating_sub(1)).0 <= pool.floor {
                 continue;
             }
-            for j in view.neighbours_above(i) {
-                if Pivot::new(i, j, view.score_bound(i, j)).0 <= pool.floor {
+            row.clear();
+            row.extend(view.neighbours_above(i).map(|j| Pivot::new(i, j, view.score_bound(i, j))));
+            row.retain(|bound| bound.0 > pool.floor);
+            for (k, bound) in row.iter().enumerate() {
+                // The next row comes into the cache while this one is counted.
+                if let Some(next) = row.get(k + 1) {
+                    prefetch(view.fog.row(next.v()));
+                }
+                if bound.0 <= pool.floor {
                     continue;
                 }
-                let score = view.score(i, j);
-                let pivot = Pivot::new(i, j, score);
+                let score = view.score(i, bound.v());
+                let pivot = Pivot::new(i, bound.v(), score);
                 if score > 0 && pivot.0 > pool.floor && pool.add(pivot) {
                     floor.fetch_max(pool.floor, Ordering::Relaxed);
                 }
@@ -183,7 +199,7 @@ pub fn select_bounded(
     deadline: Deadline,
 ) -> Result<u64, OverBudget> {
     let n = view.fog.count();
-    lanes.iter_mut().for_each(|lane| lane.pool.reset(k));
+    lanes.iter_mut().for_each(|lane| lane.reset(k, n));
     let withheld = AtomicU64::new(0);
     lanes.run(n.div_ceil(ROWS), deadline, |lane, task| {
         let Lane { pool, row } = lane;
