@@ -46,32 +46,60 @@ impl From<&Rigid> for Pose {
 ///
 /// The optimum of Kabsch's problem (appendix A8 of the design) for three points: the planes of
 /// the triangles are laid upon each other, sides by the order of the corners, and the rotation
-/// within the plane is the one of the planar problem. Only + - * / and square roots, in this
-/// order, so that a GPU gives the same bits. `None` if a triangle has no area.
+/// within the plane is the one of the planar problem. `None` if a triangle has no area.
+///
+/// Only + - * / and square roots, written out in the order in which they are rounded, so that a
+/// GPU gives the same bits.
 pub fn align_three(source: &[Vector; 3], target: &[Vector; 3]) -> Option<(Pose, f64)> {
-    let cs = (source[0] + source[1] + source[2]) / 3.0;
-    let ct = (target[0] + target[1] + target[2]) / 3.0;
-    let a = frame(source)?;
-    let b = frame(target)?;
+    let s = source.map(|p| [p.x, p.y, p.z]);
+    let t = target.map(|p| [p.x, p.y, p.z]);
+    let (cs, ct) = (centroid(&s), centroid(&t));
+    let (a, b) = (frame(&s)?, frame(&t)?);
     // Planar problem: cosine and sine of the rotation that maximises the sum of the dot products.
-    let (mut c, mut s) = (0.0, 0.0);
+    let (mut c, mut d) = (0.0, 0.0);
     for k in 0..3 {
-        let (p, q) = (source[k] - cs, target[k] - ct);
-        let (px, py) = (p.dot(&a.x), p.dot(&a.y));
-        let (qx, qy) = (q.dot(&b.x), q.dot(&b.y));
+        let (p, q) = (minus(&s[k], &cs), minus(&t[k], &ct));
+        let (px, py) = (dot(&p, &a.x), dot(&p, &a.y));
+        let (qx, qy) = (dot(&q, &b.x), dot(&q, &b.y));
         c += px * qx + py * qy;
-        s += px * qy - py * qx;
+        d += px * qy - py * qx;
     }
-    let length = (c * c + s * s).sqrt();
+    let length = (c * c + d * d).sqrt();
     if !is_positive(length) {
         return None;
     }
-    let (c, s) = (c / length, s / length);
-    let x = b.x * c + b.y * s;
-    let y = b.y * c - b.x * s;
-    let rotation = x * a.x.transpose() + y * a.y.transpose() + b.z * a.z.transpose();
-    let pose = Pose { rotation, translation: ct - rotation * cs };
-    Some((pose, a.height.min(b.height)))
+    let (c, d) = (c / length, d / length);
+    let mut rotation = [[0.0; 3]; 3];
+    let mut translation = [0.0; 3];
+    for i in 0..3 {
+        let x = b.x[i] * c + b.y[i] * d;
+        let y = b.y[i] * c - b.x[i] * d;
+        for j in 0..3 {
+            rotation[i][j] = (x * a.x[j] + y * a.y[j]) + b.z[i] * a.z[j];
+        }
+        translation[i] = ct[i] - dot(&rotation[i], &cs);
+    }
+    let pose =
+        Pose { rotation: Matrix3::from_fn(|i, j| rotation[i][j]), translation: Vector::from(translation) };
+    Some((pose, if a.height < b.height { a.height } else { b.height }))
+}
+
+type Triad = [f64; 3];
+
+fn minus(a: &Triad, b: &Triad) -> Triad {
+    [a[0] - b[0], a[1] - b[1], a[2] - b[2]]
+}
+
+fn dot(a: &Triad, b: &Triad) -> f64 {
+    (a[0] * b[0] + a[1] * b[1]) + a[2] * b[2]
+}
+
+fn cross(a: &Triad, b: &Triad) -> Triad {
+    [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+}
+
+fn centroid(p: &[Triad; 3]) -> Triad {
+    [0, 1, 2].map(|k| ((p[0][k] + p[1][k]) + p[2][k]) / 3.0)
 }
 
 /// Above zero and finite; false for NaN.
@@ -80,24 +108,27 @@ fn is_positive(value: f64) -> bool {
 }
 
 struct Frame {
-    x: Vector,
-    y: Vector,
-    z: Vector,
+    x: Triad,
+    y: Triad,
+    z: Triad,
     height: f64,
 }
 
 /// Right-handed frame of a triangle: x along the first side, z normal to the plane.
-fn frame(p: &[Vector; 3]) -> Option<Frame> {
-    let (e1, e2, e3) = (p[1] - p[0], p[2] - p[0], p[2] - p[1]);
-    let n = e1.cross(&e2);
-    let area2 = n.norm();
-    let side = e1.norm();
-    let longest = side.max(e2.norm()).max(e3.norm());
+fn frame(p: &[Triad; 3]) -> Option<Frame> {
+    let (e1, e2, e3) = (minus(&p[1], &p[0]), minus(&p[2], &p[0]), minus(&p[2], &p[1]));
+    let n = cross(&e1, &e2);
+    let area2 = dot(&n, &n).sqrt();
+    let side = dot(&e1, &e1).sqrt();
+    let (second, third) = (dot(&e2, &e2).sqrt(), dot(&e3, &e3).sqrt());
+    let longest = side.max(second).max(third);
     if !is_positive(area2) || !is_positive(side) {
         return None;
     }
-    let (x, z) = (e1 / side, n / area2);
-    Some(Frame { x, y: z.cross(&x), z, height: area2 / longest })
+    let x = e1.map(|v| v / side);
+    let z = n.map(|v| v / area2);
+    let y = cross(&z, &x);
+    Some(Frame { x, y, z, height: area2 / longest })
 }
 
 /// Weighted sums from which the best pose of many correspondences follows.
