@@ -69,16 +69,12 @@ pub fn align_three(source: &[Vector; 3], target: &[Vector; 3]) -> Option<(Pose, 
         return None;
     }
     let (c, d) = (c / length, d / length);
-    let mut rotation = [[0.0; 3]; 3];
-    let mut translation = [0.0; 3];
-    for i in 0..3 {
+    let rotation = [0, 1, 2].map(|i| {
         let x = b.x[i] * c + b.y[i] * d;
         let y = b.y[i] * c - b.x[i] * d;
-        for j in 0..3 {
-            rotation[i][j] = (x * a.x[j] + y * a.y[j]) + b.z[i] * a.z[j];
-        }
-        translation[i] = ct[i] - dot(&rotation[i], &cs);
-    }
+        [0, 1, 2].map(|j| (x * a.x[j] + y * a.y[j]) + b.z[i] * a.z[j])
+    });
+    let translation = [0, 1, 2].map(|i| ct[i] - dot(&rotation[i], &cs));
     let pose =
         Pose { rotation: Matrix3::from_fn(|i, j| rotation[i][j]), translation: Vector::from(translation) };
     Some((pose, if a.height < b.height { a.height } else { b.height }))
