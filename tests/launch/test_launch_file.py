@@ -25,18 +25,18 @@ LIBPYTHON310 = os.environ.get("FLASHREG_LIBPYTHON310", "")
 
 needs_play_launch = pytest.mark.skipif(
     not LIBPYTHON310,
-    reason="play_launch needs libpython3.10.so.1.0, and tools/setup found none (python3.10, pyenv)",
+    reason="play_launch needs libpython3.10.so.1.0, and tools/setup, when it made ROS 2, found none (python3.10, pyenv)",
 )
 
 
 @pytest.fixture
 def standins(in_install, colcon_install):
-    """Command line of a launch with the stand-ins: standins(words before the file, arguments)."""
+    """Command line of a launch with the stand-ins."""
 
-    def command(*arguments, options=()):
+    def command(*arguments, options=(), prepend=None):
         file = colcon_install / "flashreg/share/flashreg" / FILE
         run = [sys.executable, STANDINS / "run_launch.py", *options, file, *arguments]
-        return in_install(*run, prepend={"PYTHONPATH": STANDINS})
+        return in_install(*run, prepend={"PYTHONPATH": STANDINS, **(prepend or {})})
 
     return command
 
@@ -66,11 +66,14 @@ def launch(request, processes):
     return lambda *arguments: processes(command(*arguments))
 
 
-def show(command, *arguments):
+def run(command):
+    """Runs a command to its end."""
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+
+
+def show(command):
     """The nodes that a launch would start."""
-    result = subprocess.run(
-        [str(word) for word in command(*arguments, options=["--show"])], capture_output=True, text=True, check=False
-    )
+    result = run(command)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -128,9 +131,8 @@ def test_node_that_fails_fails_the_launch(standins, processes, tmp_path):
 def test_command_line(standins, colcon_install, tmp_path):
     """Exactly as launch_ros makes it."""
     own = write_parameters(tmp_path / "own.yaml", {"frames.map": "earth"})
-    (node,) = show(
-        standins, "namespace:=robot", "presets:=outdoor, jetson", f"params_file:={own}", "map_frame:=m", "log_level:=warn"
-    )
+    arguments = ["namespace:=robot", "presets:=outdoor, jetson", f"params_file:={own}", "map_frame:=m"]
+    (node,) = show(standins(*arguments, "log_level:=warn", options=["--show"]))
     prefix = colcon_install / "flashreg"
     config = prefix / "share/flashreg/config"
     ((made, text),) = node["made_files"].items()
@@ -146,12 +148,18 @@ def test_command_line(standins, colcon_install, tmp_path):
     assert yaml.safe_load(text) == {"/robot/flashreg": {"ros__parameters": {"use_sim_time": False, "frames.map": "m"}}}
 
 
-def test_rviz_is_looked_for(standins):
-    """rviz:=true asks for the rviz2 package, which is not here."""
-    command = standins("rviz:=true", options=["--show"])
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert result.returncode != 0
-    assert "rviz2" in result.stderr
+def test_rviz(standins, colcon_install, tmp_path):
+    """rviz:=true starts RViz too, here a package of that name, with our configuration."""
+    rviz = tmp_path / "ros/lib/rviz2/rviz2"
+    marker = tmp_path / "ros/share/ament_index/resource_index/packages/rviz2"
+    for file in (rviz, marker):
+        file.parent.mkdir(parents=True)
+        file.touch(mode=0o755)
+    prefix = {"AMENT_PREFIX_PATH": tmp_path / "ros"}
+    nodes = show(standins("rviz:=true", "namespace:=robot", options=["--show"], prepend=prefix))
+    assert [pathlib.Path(node["command"][0]).name for node in nodes] == ["flashreg_node", "rviz2"]
+    assert nodes[1]["command"][:3] == [f"{rviz}", "-d", f"{colcon_install}/flashreg/share/flashreg/config/flashreg.rviz"]
+    assert "__ns:=/robot" in nodes[1]["command"]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +175,7 @@ def test_rviz_is_looked_for(standins):
 )
 def test_wrong_argument_is_refused(standins, argument, complaint):
     """With a message that names it."""
-    command = standins(argument, options=["--show"])
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    result = run(standins(argument, options=["--show"]))
     assert result.returncode != 0
     assert complaint in result.stderr
 
@@ -197,6 +204,6 @@ def test_mistake_in_a_launch_file_is_refused(in_install, tmp_path, good, bad, co
     file = tmp_path / "wrong.launch.py"
     file.write_text(text.replace(good, bad))
     command = in_install(sys.executable, STANDINS / "run_launch.py", "--show", file, prepend={"PYTHONPATH": STANDINS})
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    result = run(command)
     assert result.returncode != 0
     assert re.search(complaint, result.stderr), result.stderr
