@@ -5,8 +5,8 @@ Messages go out as the bytes that the bag holds. /clock follows the bag's time.
 
 With --listen SCANS, where SCANS is the topic that a localization node answers to, the
 map->odom transforms that the node broadcasts are composed with the bag's odom->base_link and
-compared with the bag's /ground_truth; each pose is printed beside the truth. The exit code is 1
-if no pose came, or one that is wrong.
+compared with the bag's /ground_truth. Once a second a pose is printed beside the truth, and each
+one that is wrong. The exit code is 1 if no pose came, or a wrong one.
 """
 
 import argparse
@@ -133,7 +133,7 @@ class Judge:
             for _, log_time, data in bag.messages(scans)
         }
         self._begin = min(self._log_times)
-        self._seen = set()
+        self._seen, self._next_line = set(), self._begin
         self.errors, self.latencies, self.wrong = [], [], 0
         node.create_subscription(TFMessage, "/tf", self._hear, QoSProfile(depth=100))
 
@@ -163,6 +163,9 @@ class Judge:
         self.wrong += wrong
         self.errors.append((metres, degrees))
         self.latencies.append(latency)
+        if stamp < self._next_line and not wrong:
+            return
+        self._next_line = stamp + NANOSECONDS
         print(
             f"t {(stamp - self._begin) / NANOSECONDS:6.2f} s   pose {_text(pose)}   truth {_text(truth)}   "
             f"error {metres:.3f} m {degrees:.2f} deg   latency {latency:.1f} ms{'   WRONG' if wrong else ''}",
