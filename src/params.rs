@@ -21,7 +21,8 @@ pub enum Value {
 }
 
 impl Value {
-    fn kind(&self) -> &'static str {
+    /// The type, in words.
+    pub fn kind(&self) -> &'static str {
         match self {
             Value::Bool(_) => "bool",
             Value::Int(_) => "integer",
@@ -112,6 +113,14 @@ pub enum ParamError {
         value: String,
         /// allowed values
         range: Range,
+    },
+    /// The value is a list, or no value at all.
+    #[error("parameter '{name}' must be a single value, got {got}")]
+    NotSingle {
+        /// the parameter
+        name: &'static str,
+        /// what was given
+        got: String,
     },
     /// Two parameters contradict each other.
     #[error("parameter '{name}': {why}")]
@@ -468,13 +477,24 @@ impl Params {
 
     /// As [`Params::set`], refusing parameters that are read at start only.
     pub fn set_live(&mut self, name: &str, value: &Value) -> Result<(), ParamError> {
-        let spec = Self::spec(name)?;
+        self.set_live_all([(name, value)])
+    }
+
+    /// As [`Params::set_all`], refusing parameters that are read at start only.
+    pub fn set_live_all<'a>(
+        &mut self,
+        values: impl IntoIterator<Item = (&'a str, &'a Value)>,
+    ) -> Result<(), ParamError> {
         let mut changed = self.clone();
-        changed.set(name, value)?;
-        // Writing the value it already has is harmless, and parameter clients do it.
-        if !spec.live && changed != *self {
-            return Err(ParamError::StartOnly(spec.name));
+        for (name, value) in values {
+            let spec = Self::spec(name)?;
+            changed.set_unchecked(name, value)?;
+            // Writing the value it already has is harmless, and parameter clients do it.
+            if !spec.live && changed.get(name) != self.get(name) {
+                return Err(ParamError::StartOnly(spec.name));
+            }
         }
+        changed.check_together()?;
         *self = changed;
         Ok(())
     }
@@ -606,7 +626,7 @@ impl Params {
 /// A word such as `off` or `true` must be quoted to stay a word.
 fn yaml_text(value: &Value) -> String {
     match value {
-        Value::Text(t) => format!("\"{t}\""),
+        Value::Text(t) => format!("\"{}\"", t.replace('\\', "\\\\").replace('"', "\\\"")),
         other => other.to_string(),
     }
 }
@@ -656,11 +676,15 @@ fn flatten(
             return Err(ParamError::Yaml(format!("'{prefix}' must be a single value")));
         }
     };
-    // Set by launch files for every node; ROS itself reads it.
-    if prefix != "use_sim_time" {
+    if !is_ros_own(prefix) {
         out.push((prefix.to_owned(), leaf));
     }
     Ok(())
+}
+
+/// Names that ROS itself gives a meaning to in every node, and that launch files set.
+pub fn is_ros_own(name: &str) -> bool {
+    matches!(name, "use_sim_time" | "start_type_description_service") || name.starts_with("qos_overrides.")
 }
 
 /// The valid name with the fewest edits to `name`.

@@ -41,7 +41,7 @@ named!(
         MissingTf = "missing_tf",
         /// The message cannot be read or makes no sense.
         BadInput = "bad_input",
-        /// The message is too old, from the future, or has no stamp.
+        /// The message is too old, from the future, or has no stamp; or none has come for a while.
         StaleInput = "stale_input",
         /// Fewer than three usable correspondences.
         TooFew = "too_few",

@@ -1,0 +1,366 @@
+//! The node: makes everything, spins, stops.
+
+use super::arguments::{Arguments, UnexpectedArgument};
+use super::diagnostics::{Reporter, State};
+use super::parameters::{from_overrides, Parameters};
+use super::publish::Outputs;
+use super::streams::Inbox;
+use super::worker::{Announcer, Worker};
+use super::{clean, lock, NodeClock};
+use crate::localizer::transforms::TransformBuffer;
+use crate::localizer::Localizer;
+use crate::messages::transforms::TransformsView;
+use crate::messages::Stamp;
+use crate::params::{InputQos, ParamError, Params};
+use crate::registration::BackendError;
+use futures::{Stream, StreamExt};
+use r2r::geometry_msgs::msg::PoseWithCovarianceStamped;
+use r2r::qos::ReliabilityPolicy;
+use r2r::std_srvs::srv::{Empty, SetBool, Trigger};
+use r2r::{Context, Node, QosProfile};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::task::LocalSet;
+
+/// Topic of the correspondences.
+pub const INPUT: &str = "correspondences_3d3d";
+const INPUT_TYPE: &str = "sensor_msgs/msg/PointCloud2";
+/// Longest time without a look at the stop flag.
+const SPIN: Duration = Duration::from_millis(50);
+
+/// Why the node ended.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// An argument that nobody reads.
+    #[error(transparent)]
+    Argument(#[from] UnexpectedArgument),
+    /// A parameter that cannot be used.
+    #[error(transparent)]
+    Parameter(#[from] ParamError),
+    /// The arguments after `--ros-args`, or a parameter file, cannot be read.
+    #[error("ROS arguments: {0}")]
+    RosArguments(String),
+    /// No backend.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// ROS refused something.
+    #[error("ROS: {0}")]
+    Ros(#[from] r2r::Error),
+    /// A thread or a signal handler could not be had.
+    #[error("operating system: {0}")]
+    System(#[from] std::io::Error),
+    /// The worker died.
+    #[error("internal error: {0}")]
+    Worker(String),
+}
+
+impl NodeError {
+    /// Exit code of the program: 2 if it was started wrongly, 1 if it failed.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Argument(_) | Self::Parameter(_) | Self::RosArguments(_) | Self::Backend(_) => 2,
+            Self::Ros(_) | Self::System(_) | Self::Worker(_) => 1,
+        }
+    }
+}
+
+/// Runs the node until `stop` is set.
+pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeError> {
+    let mut node = Node::create(context()?, "flashreg", "")?;
+    let (params, sim_time) = from_overrides(&lock(&node.params))?;
+    let localizer = Localizer::new(&params)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let tasks = LocalSet::new();
+    let (parameters, services) = Parameters::serve(&mut node, params.clone(), sim_time)?;
+    for service in services {
+        tasks.spawn_local(service);
+    }
+    if sim_time {
+        node.get_time_source().enable_sim_time(&mut node)?;
+    }
+    let clock = NodeClock::of(&node);
+    let logger = clean(node.logger());
+    let reporter = reporter(&mut node, &localizer, &params, &clock)?;
+    let inbox = Inbox::new();
+    listen(&mut node, &tasks, &params, &inbox, &reporter, localizer.transforms())?;
+    offer(&mut node, &tasks, &inbox)?;
+    let mut timer = node.create_wall_timer(Duration::from_secs_f64(params.diagnostics.period_sec))?;
+    let periodic = reporter.clone();
+    tasks.spawn_local(async move {
+        while timer.tick().await.is_ok() {
+            periodic.publish();
+        }
+    });
+    let topic = arguments.resolve(INPUT, &node.name()?, &node.namespace()?);
+    let mode = params.tf.mode.word();
+    r2r::log_info!(
+        &logger,
+        "flashreg {} listens to {topic}, tf.mode {mode}, backend {} ({})",
+        env!("CARGO_PKG_VERSION"),
+        localizer.backend(),
+        clean(localizer.why())
+    );
+    let worker = start_worker(
+        Worker {
+            localizer,
+            inbox: inbox.clone(),
+            outputs: Outputs::new(&mut node, &params.frames.map)?,
+            reporter: reporter.clone(),
+            clock: clock.clone(),
+            log: Announcer::new(&logger),
+            params: params.clone(),
+            active: true,
+        },
+        stop,
+    )?;
+    let mut silence = Silence::new(topic, &params);
+    let mut last_time = Stamp::default();
+    let mut uses_sim_time = sim_time;
+    tasks.block_on(&runtime, async {
+        while !stop.load(Ordering::Relaxed) {
+            node.spin_once(SPIN);
+            // Everything that the spin has woken runs now, before the next message is taken.
+            tokio::task::yield_now().await;
+            let now = clock.now();
+            if now.seconds_since(last_time) < -1.0 || (last_time == Stamp::default() && now != last_time) {
+                inbox.post(|work| work.clock = true);
+            }
+            last_time = now;
+            let mut parameters = parameters.borrow_mut();
+            if let Some(params) = parameters.take_changed() {
+                inbox.post(|work| _ = work.params.put(params));
+            }
+            if parameters.sim_time() != uses_sim_time {
+                uses_sim_time = parameters.sim_time();
+                let source = node.get_time_source();
+                if !uses_sim_time {
+                    source.disable_sim_time();
+                } else if let Err(error) = source.enable_sim_time(&mut node) {
+                    r2r::log_error!(&logger, "use_sim_time: {error}");
+                }
+            }
+            let (age, changed) = {
+                let (state, now) = (lock(&reporter.state), Instant::now());
+                (state.input_age(now), state.has_changed(now))
+            };
+            if changed {
+                reporter.publish();
+            }
+            silence.check(age, &node, &logger);
+        }
+    });
+    inbox.post(|work| work.stop = true);
+    let died = worker.join().is_err();
+    let failure = lock(&reporter.state).failure.clone();
+    match failure {
+        Some(failure) => Err(NodeError::Worker(failure)),
+        None if died => Err(NodeError::Worker("the worker died".into())),
+        None => Ok(()),
+    }
+}
+
+/// The ROS context. r2r panics where rcl cannot read the arguments.
+fn context() -> Result<Context, NodeError> {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let context = catch_unwind(Context::create);
+    std::panic::set_hook(hook);
+    match context {
+        Ok(context) => Ok(context?),
+        Err(panic) => Err(NodeError::RosArguments(panic_text(panic.as_ref()))),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("panic").to_owned()
+}
+
+fn reporter(
+    node: &mut Node,
+    localizer: &Localizer,
+    params: &Params,
+    clock: &NodeClock,
+) -> Result<Reporter, NodeError> {
+    let limit = params.tf.hold_sec.max(params.input.max_age_sec);
+    let mut state = State::new(Duration::from_secs_f64(limit));
+    state.backend = localizer.backend().to_owned();
+    state.backend_why = localizer.why().to_owned();
+    state.device = match localizer.backend() {
+        "cuda" => localizer.why().to_owned(),
+        _ => format!("CPU, {} cores", std::thread::available_parallelism().map_or(1, |n| n.get())),
+    };
+    let publisher = node.create_publisher("/diagnostics", QosProfile::default())?;
+    let name = node.fully_qualified_name()?;
+    Ok(Reporter::new(state, publisher, clock.clone(), name.trim_start_matches('/')))
+}
+
+/// Subscribes, and drains every stream: each message goes to its slot as soon as it is taken.
+fn listen(
+    node: &mut Node,
+    tasks: &LocalSet,
+    params: &Params,
+    inbox: &Arc<Inbox>,
+    reporter: &Reporter,
+    transforms: Arc<Mutex<TransformBuffer>>,
+) -> r2r::Result<()> {
+    let qos = match params.input.qos {
+        InputQos::BestEffort => QosProfile::sensor_data().keep_last(1),
+        InputQos::Reliable => QosProfile::default().keep_last(1),
+    };
+    let clouds = node.subscribe_raw(INPUT, INPUT_TYPE, qos)?;
+    let (to, state) = (inbox.clone(), reporter.state.clone());
+    drain(tasks, clouds, move |cdr| {
+        lock(&state).message_arrived(Instant::now());
+        to.put_message(cdr);
+    });
+    let poses =
+        node.subscribe::<PoseWithCovarianceStamped>("initialpose", QosProfile::default().keep_last(1))?;
+    let to = inbox.clone();
+    drain(tasks, poses, move |pose| to.post(|work| _ = work.initial_pose.put(pose)));
+    let dynamic = QosProfile::default().keep_last(100);
+    for (topic, qos, is_static) in
+        [("/tf", dynamic.clone(), false), ("/tf_static", dynamic.transient_local(), true)]
+    {
+        let (to, buffer, logger) = (inbox.clone(), transforms.clone(), clean(node.logger()));
+        let mut warned: Option<Instant> = None;
+        let messages = node.subscribe_raw(topic, "tf2_msgs/msg/TFMessage", qos)?;
+        drain(tasks, messages, move |cdr| {
+            if let Err(error) = insert(&buffer, &cdr, is_static) {
+                if warned.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+                    warned = Some(Instant::now());
+                    r2r::log_warn!(&logger, "{topic}: {}", clean(&error));
+                }
+            }
+            to.mark_transforms();
+        });
+    }
+    Ok(())
+}
+
+/// Takes the transforms of a message; the text of the first that was refused.
+fn insert(buffer: &Mutex<TransformBuffer>, cdr: &[u8], is_static: bool) -> Result<(), String> {
+    let view = TransformsView::parse(cdr).map_err(|e| e.to_string())?;
+    let mut buffer = lock(buffer);
+    let mut refused = Ok(());
+    for sample in view {
+        let taken = buffer.insert(&sample, is_static);
+        if refused.is_ok() {
+            refused = taken.map_err(|e| e.to_string());
+        }
+    }
+    refused
+}
+
+fn drain<T: 'static>(
+    tasks: &LocalSet,
+    mut stream: impl Stream<Item = T> + Unpin + 'static,
+    mut take: impl FnMut(T) + 'static,
+) {
+    tasks.spawn_local(async move {
+        while let Some(message) = stream.next().await {
+            take(message);
+        }
+    });
+}
+
+/// Offers the services.
+fn offer(node: &mut Node, tasks: &LocalSet, inbox: &Arc<Inbox>) -> r2r::Result<()> {
+    let qos = QosProfile::services_default();
+    let requests = node.create_service::<Empty::Service>("reinitialize_global_localization", qos.clone())?;
+    let to = inbox.clone();
+    drain(tasks, requests, move |request| {
+        to.post(|work| work.reset = true);
+        warn_unanswered(request.respond(Empty::Response {}));
+    });
+    let requests = node.create_service::<SetBool::Service>("~/set_active", qos.clone())?;
+    let to = inbox.clone();
+    drain(tasks, requests, move |request| {
+        let active = request.message.data;
+        to.post(|work| _ = work.active.put(active));
+        let message = if active { "switched on" } else { "switched off" }.to_owned();
+        warn_unanswered(request.respond(SetBool::Response { success: true, message }));
+    });
+    let requests = node.create_service::<Trigger::Service>("~/trigger", qos)?;
+    let to = inbox.clone();
+    drain(tasks, requests, move |request| {
+        let mut replaced = None;
+        to.post(|work| replaced = work.trigger.put(request));
+        if let Some(older) = replaced {
+            let message = "another trigger came before this one was begun".to_owned();
+            warn_unanswered(older.respond(Trigger::Response { success: false, message }));
+        }
+    });
+    Ok(())
+}
+
+fn warn_unanswered(sent: r2r::Result<()>) {
+    if let Err(error) = sent {
+        log::warn!("a service request could not be answered: {error}");
+    }
+}
+
+/// Starts the worker. If it panics the state says so, the last diagnostics go out, and the node
+/// stops.
+fn start_worker(worker: Worker, stop: &Arc<AtomicBool>) -> std::io::Result<std::thread::JoinHandle<()>> {
+    let (reporter, stop) = (worker.reporter.clone(), stop.clone());
+    std::thread::Builder::new().name("localizer".into()).spawn(move || {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| worker.run())) {
+            lock(&reporter.state).failure = Some(panic_text(panic.as_ref()));
+            reporter.publish();
+            stop.store(true, Ordering::Relaxed);
+        }
+    })
+}
+
+/// Warns once in every silence of the input.
+struct Silence {
+    topic: String,
+    wanted: InputQos,
+    after: Duration,
+    since: Instant,
+    warned: bool,
+}
+
+impl Silence {
+    fn new(topic: String, params: &Params) -> Self {
+        let after = Duration::from_secs_f64(params.diagnostics.silence_sec);
+        Self { topic, wanted: params.input.qos, after, since: Instant::now(), warned: false }
+    }
+
+    /// `age`: of the last message, if there was one.
+    fn check(&mut self, age: Option<Duration>, node: &Node, logger: &str) {
+        let silent = age.unwrap_or_else(|| self.since.elapsed());
+        if silent < self.after {
+            self.warned = false;
+        } else if !std::mem::replace(&mut self.warned, true) {
+            let seconds = silent.as_secs_f64();
+            let text = format!("no message on {} for {seconds:.1} s; {}", self.topic, self.publishers(node));
+            r2r::log_warn!(logger, "{}", clean(&text));
+        }
+    }
+
+    /// Who publishes on the topic, and why that may not be heard.
+    fn publishers(&self, node: &Node) -> String {
+        let found = match node.get_publishers_info_by_topic(&self.topic, false) {
+            Ok(found) if found.is_empty() => return "nobody publishes there".to_owned(),
+            Ok(found) => found,
+            Err(error) => return format!("publishers unknown: {error}"),
+        };
+        let texts = found.iter().map(|p| {
+            let best_effort = matches!(p.qos_profile.reliability, ReliabilityPolicy::BestEffort);
+            let verdict = if p.topic_type != INPUT_TYPE {
+                format!("has the type {}, not {INPUT_TYPE}", p.topic_type)
+            } else if best_effort && self.wanted == InputQos::Reliable {
+                "is best_effort: incompatible with input.qos reliable".to_owned()
+            } else {
+                let kind = if best_effort { "best_effort" } else { "reliable" };
+                format!("is {kind}: compatible")
+            };
+            format!("{}/{} {verdict}", p.node_namespace.trim_end_matches('/'), p.node_name)
+        });
+        format!("publishers: {}", texts.collect::<Vec<_>>().join(", "))
+    }
+}

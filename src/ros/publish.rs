@@ -1,0 +1,130 @@
+//! What goes out: transforms, poses, candidates, inliers.
+
+use super::time;
+use crate::geometry::Rigid;
+use crate::localizer::{Frame, Pose, TfOut};
+use crate::messages::Stamp;
+use crate::registration::Correspondence;
+use crate::status::Status;
+use r2r::geometry_msgs::msg::{
+    Point, Pose as PoseMsg, PoseArray, PoseWithCovariance, PoseWithCovarianceStamped, Quaternion, Transform,
+    TransformStamped, Vector3,
+};
+use r2r::sensor_msgs::msg::{PointCloud2, PointField};
+use r2r::std_msgs::msg::Header;
+use r2r::tf2_msgs::msg::TFMessage;
+use r2r::{Node, Publisher, QosProfile};
+
+/// The publishers of the results, owned by the worker.
+pub struct Outputs {
+    tf: Publisher<TFMessage>,
+    pose: Publisher<PoseWithCovarianceStamped>,
+    candidates: Publisher<PoseArray>,
+    inliers: Publisher<PointCloud2>,
+    map: String,
+}
+
+impl Outputs {
+    /// Makes the publishers; `map` is the frame of the map.
+    pub fn new(node: &mut Node, map: &str) -> r2r::Result<Self> {
+        Ok(Self {
+            tf: node.create_publisher("/tf", QosProfile::default().keep_last(100))?,
+            pose: node.create_publisher("pose", QosProfile::default())?,
+            candidates: node.create_publisher("candidates", QosProfile::default())?,
+            inliers: node.create_publisher("inliers", QosProfile::sensor_data().keep_last(1))?,
+            map: map.to_owned(),
+        })
+    }
+
+    /// Sends what a frame allows to be sent: an accepted pose and its transform, or the last
+    /// accepted transform again. Nothing else ever goes to `/tf`.
+    pub fn send(&self, frame: &Frame) -> r2r::Result<()> {
+        let accepted = frame.accepted.as_ref();
+        if let Some(tf) = accepted.and_then(|pose| pose.tf.as_ref()).or(frame.hold.as_ref()) {
+            self.tf.publish(&TFMessage { transforms: vec![transform(tf)] })?;
+        }
+        if let Some(pose) = accepted {
+            let header = self.header(frame.stamp);
+            self.pose.publish(&PoseWithCovarianceStamped { header, pose: pose_with_covariance(pose) })?;
+        }
+        Ok(())
+    }
+
+    /// Sends what helps people: the candidates of an ambiguous registration, and the inliers.
+    /// Neither is made unless somebody listens.
+    pub fn explain(&self, frame: &Frame, rows: &[Correspondence]) -> r2r::Result<()> {
+        if frame.status == Status::Ambiguous && is_heard(&self.candidates) {
+            let poses = frame.facts.candidates.iter().map(|c| pose_msg(&c.map_t_base)).collect();
+            self.candidates.publish(&PoseArray { header: self.header(frame.stamp), poses })?;
+        }
+        if frame.registered && is_heard(&self.inliers) {
+            let mask = frame.facts.inlier_mask.iter();
+            let points = rows.iter().zip(mask).filter(|(_, inlier)| **inlier).map(|(row, _)| row);
+            self.inliers.publish(&cloud(self.header(frame.stamp), points))?;
+        }
+        Ok(())
+    }
+
+    fn header(&self, stamp: Stamp) -> Header {
+        Header { stamp: time(stamp), frame_id: self.map.clone() }
+    }
+}
+
+fn is_heard<T: r2r::WrappedTypesupport + 'static>(publisher: &Publisher<T>) -> bool {
+    publisher.get_inter_process_subscription_count().is_ok_and(|n| n > 0)
+}
+
+fn quaternion(pose: &Rigid) -> Quaternion {
+    let q = pose.rotation.coords;
+    Quaternion { x: q.x, y: q.y, z: q.z, w: q.w }
+}
+
+fn transform(tf: &TfOut) -> TransformStamped {
+    let t = tf.transform.translation.vector;
+    TransformStamped {
+        header: Header { stamp: time(tf.stamp), frame_id: tf.parent.as_ref().to_owned() },
+        child_frame_id: tf.child.as_ref().to_owned(),
+        transform: Transform {
+            translation: Vector3 { x: t.x, y: t.y, z: t.z },
+            rotation: quaternion(&tf.transform),
+        },
+    }
+}
+
+fn pose_msg(pose: &Rigid) -> PoseMsg {
+    let t = pose.translation.vector;
+    PoseMsg { position: Point { x: t.x, y: t.y, z: t.z }, orientation: quaternion(pose) }
+}
+
+fn pose_with_covariance(pose: &Pose) -> PoseWithCovariance {
+    // Symmetric, so that the order of rows and columns is the same.
+    let covariance = pose.covariance.iter().copied().collect();
+    PoseWithCovariance { pose: pose_msg(&pose.map_t_base), covariance }
+}
+
+/// The targets of the inliers, in the map.
+fn cloud<'a>(header: Header, rows: impl Iterator<Item = &'a Correspondence>) -> PointCloud2 {
+    let mut data = Vec::new();
+    for row in rows {
+        for value in row.target.iter() {
+            data.extend_from_slice(&(*value as f32).to_le_bytes());
+        }
+    }
+    let field = |(name, offset): (&str, u32)| PointField {
+        name: name.to_owned(),
+        offset,
+        datatype: PointField::FLOAT32 as u8,
+        count: 1,
+    };
+    PointCloud2 {
+        header,
+        height: 1,
+        width: (data.len() / 12) as u32,
+        fields: [("x", 0), ("y", 4), ("z", 8)].map(field).into(),
+        is_bigendian: false,
+        point_step: 12,
+        row_step: data.len() as u32,
+        data,
+        is_dense: true,
+    }
+}

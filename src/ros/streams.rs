@@ -1,0 +1,194 @@
+//! What has arrived and is not yet worked on.
+//!
+//! r2r's streams hold ten messages and drop the newest when full, so every stream is drained at
+//! once, into the [`Inbox`]: one latest-value slot per kind of input. The worker takes from it.
+//! Nothing here can grow.
+
+use crate::params::Params;
+use r2r::geometry_msgs::msg::PoseWithCovarianceStamped;
+use r2r::std_srvs::srv::Trigger;
+use r2r::ServiceRequest;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Holds the newest value only.
+#[derive(Debug)]
+pub struct LatestSlot<T>(Option<T>);
+
+impl<T> Default for LatestSlot<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> LatestSlot<T> {
+    /// Stores a value; returns the one that it replaced and that nobody took.
+    pub fn put(&mut self, value: T) -> Option<T> {
+        self.0.replace(value)
+    }
+
+    /// Takes the value out.
+    pub fn take(&mut self) -> Option<T> {
+        self.0.take()
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// A message of correspondences as it came from the wire.
+#[derive(Debug)]
+pub struct Message {
+    /// PointCloud2 in CDR.
+    pub cdr: Vec<u8>,
+    /// When it arrived.
+    pub arrived: Instant,
+}
+
+/// Everything the worker has to look at.
+#[derive(Default)]
+pub struct Work {
+    /// Newest message of correspondences.
+    pub message: LatestSlot<Message>,
+    /// Messages that were replaced by a newer one since the last look.
+    pub overwritten: u64,
+    /// Newest initial pose.
+    pub initial_pose: LatestSlot<PoseWithCovarianceStamped>,
+    /// Newest parameters.
+    pub params: LatestSlot<Params>,
+    /// Newest wish of `set_active`.
+    pub active: LatestSlot<bool>,
+    /// Somebody asked to forget the pose.
+    pub reset: bool,
+    /// Somebody asks to register the last message now.
+    pub trigger: LatestSlot<ServiceRequest<Trigger::Service>>,
+    /// The clock jumped or started.
+    pub clock: bool,
+    /// Transforms have arrived.
+    pub transforms: bool,
+    /// The node stops.
+    pub stop: bool,
+}
+
+impl Work {
+    /// Something other than transforms has arrived.
+    fn is_urgent(&self) -> bool {
+        !self.message.is_empty()
+            || !self.initial_pose.is_empty()
+            || !self.params.is_empty()
+            || !self.active.is_empty()
+            || self.reset
+            || !self.trigger.is_empty()
+            || self.clock
+            || self.stop
+    }
+}
+
+/// Why the worker wakes up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakeOn {
+    /// Messages and commands.
+    Input,
+    /// The same, and transforms.
+    InputOrTransforms,
+}
+
+/// The slots between the thread that spins and the worker.
+#[derive(Default)]
+pub struct Inbox {
+    work: Mutex<Work>,
+    wake: Condvar,
+}
+
+impl Inbox {
+    /// An empty one, to be shared by both threads.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores a message of correspondences.
+    pub fn put_message(&self, cdr: Vec<u8>) {
+        let message = Message { cdr, arrived: Instant::now() };
+        self.post(|work| {
+            if work.message.put(message).is_some() {
+                work.overwritten += 1;
+            }
+        });
+    }
+
+    /// Changes what is waiting and wakes the worker.
+    pub fn post(&self, change: impl FnOnce(&mut Work)) {
+        change(&mut self.lock());
+        self.wake.notify_one();
+    }
+
+    /// Says that transforms have arrived. Wakes the worker once until it looks.
+    pub fn mark_transforms(&self) {
+        let known = std::mem::replace(&mut self.lock().transforms, true);
+        if !known {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes everything that is waiting; waits for it until `deadline`, without end if there is
+    /// none.
+    pub fn take(&self, on: WakeOn, deadline: Option<Instant>) -> Work {
+        let mut work = self.lock();
+        loop {
+            let wanted = work.is_urgent() || (on == WakeOn::InputOrTransforms && work.transforms);
+            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            if wanted || left == Some(Duration::ZERO) {
+                return std::mem::take(&mut *work);
+            }
+            work = match left {
+                Some(left) => self.wake.wait_timeout(work, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.wake.wait(work).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_message_replaces_older_ones_and_they_are_counted() {
+        let inbox = Inbox::new();
+        for byte in 0..5u8 {
+            inbox.put_message(vec![byte]);
+        }
+        let mut work = inbox.take(WakeOn::Input, None);
+        assert_eq!(work.overwritten, 4);
+        assert_eq!(work.message.take().map(|m| m.cdr), Some(vec![4]));
+        assert!(work.message.is_empty());
+    }
+
+    #[test]
+    fn transforms_wake_only_who_waits_for_them() {
+        let inbox = Inbox::new();
+        inbox.mark_transforms();
+        let soon = Some(Instant::now() + Duration::from_millis(20));
+        let start = Instant::now();
+        // Not wanted: sleeps until the deadline, and takes the mark with it.
+        assert!(inbox.take(WakeOn::Input, soon).transforms);
+        assert!(start.elapsed() >= Duration::from_millis(19));
+        inbox.mark_transforms();
+        assert!(inbox.take(WakeOn::InputOrTransforms, None).transforms);
+    }
+
+    #[test]
+    fn a_waiting_worker_is_woken() {
+        let inbox = Inbox::new();
+        let other = Arc::clone(&inbox);
+        let poster = std::thread::spawn(move || other.post(|w| w.stop = true));
+        assert!(inbox.take(WakeOn::Input, None).stop);
+        assert!(poster.join().is_ok());
+    }
+}
