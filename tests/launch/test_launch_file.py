@@ -99,12 +99,16 @@ def test_without_arguments(launch, peer):
 
 
 def test_with_arguments(launch, peer, tmp_path):
-    """Namespace, remaps and parameters, and which of the parameters win."""
+    """Namespace, remaps and parameters; arguments win over the file.
+
+    One file only: play_launch gives several to the node in an arbitrary order. That order is
+    tested below, on the command line.
+    """
     own = write_parameters(tmp_path / "own.yaml", {"frames.map": "earth", "frames.odom": "wheels"})
     launch(
         "namespace:=robot",
         "use_sim_time:=true",
-        f"params_file:={own}",
+        f"config_file:={own}",
         "odom_frame:=drift",
         "base_frame:=chassis",
         "correspondences:=front/matches",
