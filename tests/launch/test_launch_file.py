@@ -25,7 +25,8 @@ LIBPYTHON310 = os.environ.get("FLASHREG_LIBPYTHON310", "")
 
 needs_play_launch = pytest.mark.skipif(
     not LIBPYTHON310,
-    reason="play_launch needs libpython3.10.so.1.0, and tools/setup, when it made ROS 2, found none (python3.10, pyenv)",
+    reason="play_launch runs only with the ROS 2 that tools/setup makes, and only if that finds "
+    "libpython3.10.so.1.0 (of python3.10 or pyenv)",
 )
 
 
@@ -61,7 +62,7 @@ def play_launch(in_install, tmp_path):
 
 @pytest.fixture(params=["standins", pytest.param("play_launch", marks=needs_play_launch)])
 def launch(request, processes):
-    """Runs the launch file: launch(arguments) returns a NodeProcess."""
+    """Runs the launch file with the arguments given; returns a NodeProcess."""
     command = request.getfixturevalue(request.param)
     return lambda *arguments: processes(command(*arguments))
 
@@ -162,7 +163,8 @@ def test_rviz(standins, colcon_install, tmp_path):
     prefix = {"AMENT_PREFIX_PATH": tmp_path / "ros"}
     nodes = show(standins("rviz:=true", "namespace:=robot", options=["--show"], prepend=prefix))
     assert [pathlib.Path(node["command"][0]).name for node in nodes] == ["flashreg_node", "rviz2"]
-    assert nodes[1]["command"][:3] == [f"{rviz}", "-d", f"{colcon_install}/flashreg/share/flashreg/config/flashreg.rviz"]
+    config = colcon_install / "flashreg/share/flashreg/config"
+    assert nodes[1]["command"][:3] == [f"{rviz}", "-d", f"{config}/flashreg.rviz"]
     assert "__ns:=/robot" in nodes[1]["command"]
 
 

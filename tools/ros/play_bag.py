@@ -125,8 +125,8 @@ class Judge:
         for message in bag.read("/tf"):
             for t in message.transforms:
                 if (t.header.frame_id, t.child_frame_id) == (ODOM, BASE):
-                    moved = t.transform
-                    self._odometry.add(nanoseconds(t.header.stamp), vector(moved.translation), quaternion(moved.rotation))
+                    place, turn = vector(t.transform.translation), quaternion(t.transform.rotation)
+                    self._odometry.add(nanoseconds(t.header.stamp), place, turn)
         # stamp of a scan -> its log time
         self._log_times = {
             nanoseconds(deserialize_message(data, bag.types[scans]).header.stamp): log_time
@@ -151,7 +151,7 @@ class Judge:
         truth, odometry = self._truth.at(stamp), self._odometry.at(stamp)
         if sent is None or truth is None or odometry is None:
             self.wrong += 1
-            print(f"a transform stamped {stamp / NANOSECONDS:.3f} s, where no scan with a known pose is", file=sys.stderr)
+            print(f"a transform stamped {stamp / NANOSECONDS:.3f} s: no scan with a known pose there", file=sys.stderr)
             return
         if stamp in self._seen:
             return
@@ -200,9 +200,9 @@ def arguments():
     parser.add_argument("bag", help="MCAP file")
     parser.add_argument("--rate", type=float, default=1.0, help="speed, 1 is real time")
     parser.add_argument("--sensors-reliable", action="store_true", help="send sensor topics reliable, not best effort")
-    parser.add_argument("--wait-for", metavar="TOPIC", help="begin when somebody subscribes to this topic, fail after 15 s")
+    parser.add_argument("--wait-for", metavar="TOPIC", help="begin when this topic has a subscriber, fail after 15 s")
     parser.add_argument("--listen", metavar="SCANS", help="wait for and judge the node that answers to this topic")
-    parser.add_argument("--transform-tolerance", type=float, default=0.1, help="the node's tf.transform_tolerance in seconds")
+    parser.add_argument("--transform-tolerance", type=float, default=0.1, help="tf.transform_tolerance of the node, s")
     parser.add_argument("--max-metres", type=float, default=0.5, help="a pose farther off is wrong")
     parser.add_argument("--max-degrees", type=float, default=5.0, help="a pose turned more is wrong")
     return parser.parse_args()
