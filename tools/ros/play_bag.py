@@ -133,8 +133,8 @@ class Judge:
             for _, log_time, data in bag.messages(scans)
         }
         self._begin = min(self._log_times)
-        self._seen, self._next_line = set(), self._begin
-        self.errors, self.latencies, self.wrong = [], [], 0
+        self._next_line, self._last = self._begin, None
+        self._answered, self._errors, self._latencies, self._held, self._wrong = set(), [], [], 0, 0
         node.create_subscription(TFMessage, "/tf", self._hear, QoSProfile(depth=100))
 
     def _hear(self, message):
@@ -150,19 +150,20 @@ class Judge:
         sent = self._player.sent.get((self._scans, log_time))
         truth, odometry = self._truth.at(stamp), self._odometry.at(stamp)
         if sent is None or truth is None or odometry is None:
-            self.wrong += 1
+            self._wrong += 1
             print(f"a transform stamped {stamp / NANOSECONDS:.3f} s: no scan with a known pose there", file=sys.stderr)
             return
-        if stamp in self._seen:
-            return
-        self._seen.add(stamp)
+        # A node that has rejected a scan may send its last transform again, number for number.
+        self._held += t.transform == self._last
+        self._last = t.transform
+        self._answered.add(stamp)
         pose = transform_matrix(t.transform) @ odometry
         metres, degrees = difference(truth, pose)
         latency = (now - sent) * 1e3
         wrong = metres > self._limits[0] or degrees > self._limits[1]
-        self.wrong += wrong
-        self.errors.append((metres, degrees))
-        self.latencies.append(latency)
+        self._wrong += wrong
+        self._errors.append((metres, degrees))
+        self._latencies.append(latency)
         if stamp < self._next_line and not wrong:
             return
         self._next_line = stamp + NANOSECONDS
@@ -174,19 +175,20 @@ class Judge:
 
     def summary(self):
         """Prints the outcome; True if there are poses and all are right."""
-        if not self.errors:
+        if not self._errors:
             print("no pose was published")
             return False
-        metres, degrees = zip(*self.errors)
+        metres, degrees = zip(*self._errors)
         print(
-            f"\nposes       {len(self.errors)} of {len(self._log_times)} scans, {self.wrong} wrong "
-            f"(more than {self._limits[0]} m or {self._limits[1]} deg off, or stamped where no scan is)\n"
+            f"\nposes       {len(self._answered)} of {len(self._log_times)} scans, {self._held} of them held from a "
+            f"scan before, {self._wrong} wrong\n"
+            f"            (more than {self._limits[0]} m or {self._limits[1]} deg off, or stamped where no scan is)\n"
             f"position    median {statistics.median(metres):.3f} m, max {max(metres):.3f} m\n"
             f"orientation median {statistics.median(degrees):.2f} deg, max {max(degrees):.2f} deg\n"
-            f"latency     median {statistics.median(self.latencies):.1f} ms, max {max(self.latencies):.1f} ms "
+            f"latency     median {statistics.median(self._latencies):.1f} ms, max {max(self._latencies):.1f} ms "
             "(scan sent to transform received)"
         )
-        return self.wrong == 0
+        return self._wrong == 0
 
 
 def _text(pose):
