@@ -423,10 +423,10 @@ params! {
     /// When a pose is trusted.
     acceptance: AcceptanceParams {
         /// Fewer independent inliers than this are never trusted.
-        min_inliers: i64 = 8, "", Range::Within(3.0, 100000.0), true;
+        min_inliers: i64 = 10, "", Range::Within(3.0, 100000.0), true;
         /// Expected number of poses this good among random correspondences must be below 10 to the minus this.
-        significance: f64 = 6.0, "", Range::Within(0.0, 300.0), true;
-        /// A different pose with more than this share of the best score makes the answer ambiguous.
+        significance: f64 = 4.0, "", Range::Within(0.0, 300.0), true;
+        /// A different pose with more than this share of the support makes the answer ambiguous.
         max_runner_up: f64 = 0.7, "", Range::Within(0.0, 1.0), true;
         /// Largest standard deviation of the translation along its weakest direction.
         max_translation_std: f64 = 1.0, "m", Range::Within(1e-6, 1000.0), true;

@@ -1,5 +1,9 @@
 //! Rigid transforms and alignment of point sets.
 
+mod align;
+
+pub use align::{align_three, pose_error, Moments, Pose};
+
 /// A rigid transform in double precision.
 pub type Rigid = nalgebra::Isometry3<f64>;
 /// A point in double precision.

@@ -33,7 +33,9 @@ pub fn rotate(covariance: &Matrix6<f64>, new_r_old: &Matrix3<f64>) -> Matrix6<f6
 pub fn publishable(covariance: &Matrix6<f64>, params: &CovarianceParams) -> Option<Matrix6<f64>> {
     let mut out = raise(covariance, params.min_translation_std, params.min_rotation_std)?;
     // A congruence with a diagonal matrix bounds the variances and keeps it positive definite.
-    let scale = out.diagonal().map(|variance| (VARIANCE.end() / variance).sqrt().min(1.0));
+    // A little below the bound, so that rounding does not pass it.
+    let largest = VARIANCE.end() * (1.0 - 1e-9);
+    let scale = out.diagonal().map(|variance| (largest / variance).sqrt().min(1.0));
     let scale = Matrix6::from_diagonal(&scale);
     out = scale * out * scale;
     if params.diagonal_only {

@@ -31,8 +31,9 @@ pub struct Frame {
     pub registered: bool,
     /// The pose that is trusted.
     pub accepted: Option<Pose>,
-    /// On a rejection: the last accepted map -> odom, stamped for this measurement. Ends
-    /// `tf.hold_sec` after the last acceptance.
+    /// No pose, but stamp and transforms of the message are good: the last accepted map -> odom,
+    /// stamped for this measurement. Ends `tf.hold_sec` after the last acceptance. None in the
+    /// other modes of `tf.mode`, and on a fault of the GPU.
     pub hold: Option<TfOut>,
 }
 
@@ -114,7 +115,8 @@ impl Facts {
         let best = found.target_t_source.map(|pose| (pose, found.inliers));
         let second = found.runner_up.map(|other| (other.target_t_source, other.inliers));
         self.candidates.clear();
-        self.candidates.extend(best.into_iter().chain(second).map(|(map_t_sensor, inliers)| Candidate {
+        let finite = best.into_iter().chain(second).filter(|(pose, _)| is_finite(pose));
+        self.candidates.extend(finite.map(|(map_t_sensor, inliers)| Candidate {
             map_t_sensor,
             map_t_base: map_t_sensor * base_t_sensor.inverse(),
             inliers,
@@ -154,4 +156,9 @@ impl Frame {
         self.accepted = None;
         self.hold = None;
     }
+}
+
+/// Every number of a pose is finite.
+pub(super) fn is_finite(pose: &Rigid) -> bool {
+    pose.translation.vector.iter().chain(pose.rotation.coords.iter()).all(|v| v.is_finite())
 }

@@ -12,6 +12,8 @@ use nalgebra::{Cholesky, Matrix6, Quaternion, SymmetricEigen, UnitQuaternion, Ve
 
 /// A quaternion whose norm differs from 1 by more than this is refused, as nav2 does.
 const MAX_NORM_ERROR: f64 = 1e-4;
+/// A correlation may be wrong by this much.
+const MAX_ROUNDING: f64 = 1e-6;
 /// Mahalanobis distance within which a candidate agrees with the prior.
 const MAX_DISTANCE: f64 = 3.0;
 
@@ -35,8 +37,8 @@ pub enum InitialPoseError {
     /// The covariance is not symmetric.
     #[error("initialpose: covariance is not symmetric")]
     NotSymmetric,
-    /// The covariance has a negative eigenvalue.
-    #[error("initialpose: covariance has the negative eigenvalue {0}")]
+    /// The covariance has a negative variance, or its correlations a negative eigenvalue.
+    #[error("initialpose: covariance is not positive semi-definite ({0})")]
     NotPositive(f64),
 }
 
@@ -67,18 +69,28 @@ impl PoseSample {
             return Err(InitialPoseError::NotUnit(norm));
         }
         let covariance = Matrix6::from_row_slice(&self.covariance);
-        // Room for the rounding of a sender that computes in single precision.
-        let tolerance = 1e-6 * covariance.amax();
-        if (covariance - covariance.transpose()).amax() > tolerance {
-            return Err(InitialPoseError::NotSymmetric);
-        }
-        let smallest = SymmetricEigen::try_new(covariance, f64::EPSILON, 1000).map(|e| e.eigenvalues.min());
-        match smallest {
-            Some(value) if value >= -tolerance => {}
-            other => return Err(InitialPoseError::NotPositive(other.unwrap_or(f64::NAN))),
-        }
+        check_covariance(&covariance)?;
         let position = Vector::from(self.position);
         Ok((Rigid::from_parts(position.into(), UnitQuaternion::from_quaternion(rotation)), covariance))
+    }
+}
+
+/// Judged on the correlations, so that metres, radians and sizes of variances do not matter; with
+/// room for the rounding of a sender that computes in single precision.
+fn check_covariance(covariance: &Matrix6<f64>) -> Result<(), InitialPoseError> {
+    let variances = covariance.diagonal();
+    if variances.min() < 0.0 {
+        return Err(InitialPoseError::NotPositive(variances.min()));
+    }
+    let scale = variances.map(|variance| if variance > 0.0 { variance.sqrt().recip() } else { 1.0 });
+    let scale = Matrix6::from_diagonal(&scale);
+    let correlation = scale * covariance * scale;
+    if (correlation - correlation.transpose()).amax() > MAX_ROUNDING {
+        return Err(InitialPoseError::NotSymmetric);
+    }
+    match SymmetricEigen::try_new(correlation, f64::EPSILON, 1000).map(|eigen| eigen.eigenvalues.min()) {
+        Some(smallest) if smallest >= -MAX_ROUNDING => Ok(()),
+        other => Err(InitialPoseError::NotPositive(other.unwrap_or(f64::NAN))),
     }
 }
 

@@ -12,6 +12,8 @@ mod covariance;
 mod frame;
 mod initial_pose;
 mod state;
+#[cfg(test)]
+mod tests;
 pub mod transforms;
 
 pub use frame::{Candidate, Facts, Frame, Pose, TfOut};

@@ -1,7 +1,7 @@
 //! State of the localizer between messages, and the way of a message through it.
 
 use super::covariance;
-use super::frame::{Frame, Pose, TfOut};
+use super::frame::{is_finite, Frame, Pose, TfOut};
 use super::initial_pose::{InitialPoseError, PoseSample, Prior};
 use super::transforms::{TransformBuffer, TransformError};
 use crate::geometry::{Rigid, Vector};
@@ -222,15 +222,16 @@ impl State {
     }
 
     /// Where the sensor was. An error: a transform that is needed is not known at the stamp.
-    fn mount(&self, sensor: &str, stamp: Stamp) -> Result<Mount, TransformError> {
+    pub(super) fn mount(&self, sensor: &str, stamp: Stamp) -> Result<Mount, TransformError> {
         let params = &self.params;
         let needs_odom = params.tf.mode == TfMode::MapOdom || params.registration.gravity == Gravity::Odom;
         let transforms = lock(&self.transforms);
         let base_t_sensor = transforms.lookup(&self.names.base, sensor, stamp)?;
-        let odom_t_base = match transforms.lookup(&self.names.odom, &self.names.base, stamp) {
-            Ok(odom_t_base) => Some(odom_t_base),
-            Err(error) if needs_odom => return Err(error),
-            Err(_) => None,
+        let odom_t_base = || transforms.lookup(&self.names.odom, &self.names.base, stamp);
+        let odom_t_base = match needs_odom {
+            true => Some(odom_t_base()?),
+            // An initial pose is carried along where there is odometry.
+            false => self.prior.as_ref().and_then(|_| odom_t_base().ok()),
         };
         Ok(Mount { base_t_sensor, odom_t_base })
     }
@@ -253,7 +254,7 @@ impl State {
     }
 
     /// Gravity: the odometry frame is level, and so is the map.
-    fn set_up(&mut self, mount: &Mount) {
+    pub(super) fn set_up(&mut self, mount: &Mount) {
         if let (Gravity::Odom, Some(odom_t_base)) = (self.params.registration.gravity, mount.odom_t_base) {
             let odom_t_sensor = odom_t_base * mount.base_t_sensor;
             let sensor_up = odom_t_sensor.inverse_transform_vector(&Vector::z());
@@ -267,23 +268,25 @@ impl State {
         let frame = &mut self.frame;
         frame.registered = true;
         frame.facts.take(found, self.problem.len(), &mount.base_t_sensor);
-        frame.status = found.status;
         let _ = write!(frame.message, "{}", found.reason);
         let trusted = match found.status {
             Status::Ok => found.target_t_source.map(|map_t_sensor| (map_t_sensor, found.covariance)),
             Status::Ambiguous => self.disambiguate(found, mount),
             _ => None,
         };
-        match trusted.map(|(map_t_sensor, covariance)| self.pose(&map_t_sensor, &covariance, mount)) {
-            Some(Some(pose)) => self.accept(pose, mount, found.status),
-            // Trusted, but with a number in it that is not finite.
-            Some(None) => self.reject(Status::Degenerate, Some("the pose is not finite")),
+        let pose =
+            trusted.and_then(|(map_t_sensor, covariance)| self.pose(&map_t_sensor, &covariance, mount));
+        match pose {
+            Some(pose) => self.accept(pose, mount, found.status),
+            None if trusted.is_some() || found.status == Status::Ok => {
+                self.reject(Status::Degenerate, Some("the pose or its covariance is not finite"));
+            }
             None => self.reject(found.status, None),
         }
     }
 
     /// The candidate of an ambiguous registration that agrees with the initial pose, if there is
-    /// exactly one. `ambiguous` is named before `low_inliers`, so the support is looked at here.
+    /// exactly one, and if it could be trusted were it alone.
     fn disambiguate(&self, found: &Registration, mount: &Mount) -> Option<(Rigid, Matrix6<f64>)> {
         let prior = self.prior.as_ref()?;
         let acceptance = &self.params.acceptance;
@@ -423,8 +426,4 @@ impl Display for StampError {
 /// A holder that panicked has left the buffer whole: every insertion checks before it writes.
 fn lock(transforms: &Mutex<TransformBuffer>) -> std::sync::MutexGuard<'_, TransformBuffer> {
     transforms.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn is_finite(pose: &Rigid) -> bool {
-    pose.translation.vector.iter().chain(pose.rotation.coords.iter()).all(|v| v.is_finite())
 }

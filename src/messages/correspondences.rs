@@ -98,10 +98,9 @@ impl<'a> CorrespondenceView<'a> {
                 source_id: read_id(self.source_id, point),
                 target_id: read_id(self.target_id, point),
             };
-            if !row.is_finite() {
-                dropped.non_finite += 1;
-            } else if !problem.push(row) {
-                dropped.weight += 1;
+            if !problem.push(row) {
+                let cause = if row.is_finite() { &mut dropped.weight } else { &mut dropped.non_finite };
+                *cause += 1;
             }
         }
         dropped

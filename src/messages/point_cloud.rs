@@ -209,6 +209,7 @@ impl Column {
 
     /// Its number in a point. Every type converts to f64 without loss. NaN if the point is too
     /// short, which a point of the view that gave the column never is.
+    #[inline]
     pub fn read(&self, point: &[u8]) -> f64 {
         match self.scalar {
             Scalar::Int8 => self.bytes(point).map(|b| f64::from(i8::from_le_bytes(b))),
@@ -224,6 +225,7 @@ impl Column {
     }
 
     /// The bytes of the number, in little-endian order.
+    #[inline]
     fn bytes<const N: usize>(&self, point: &[u8]) -> Option<[u8; N]> {
         let mut bytes = *point.get(self.offset..)?.first_chunk::<N>()?;
         if self.big_endian {

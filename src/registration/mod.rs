@@ -3,7 +3,17 @@
 //!
 //! [`Problem`] (input) -> [`Registrar`] -> [`Registration`] (result with a status).
 
+mod acceptance;
+pub mod bounded;
+pub mod cliques;
+mod cpu;
+pub mod fog;
+pub mod hypotheses;
+pub mod lanes;
+pub mod layout;
+pub mod pivots;
 mod problem;
+mod refine;
 mod registrar;
 mod result;
 

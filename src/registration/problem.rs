@@ -32,8 +32,8 @@ impl Correspondence {
 /// A set of correspondences to register. The buffers are reused from frame to frame.
 #[derive(Debug, Clone, Default)]
 pub struct Problem {
-    pub(crate) rows: Vec<Correspondence>,
-    pub(crate) up: Option<[Vector; 2]>,
+    rows: Vec<Correspondence>,
+    up: Option<[Vector; 2]>,
     order: Vec<u32>,
 }
 
@@ -72,6 +72,11 @@ impl Problem {
     /// There are none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// The verticals in the source and the target frame, if known (unit vectors).
+    pub fn up(&self) -> Option<[Vector; 2]> {
+        self.up
     }
 
     /// Says which way is up in both frames: only the rotation about it (yaw) and the translation

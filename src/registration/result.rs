@@ -25,12 +25,15 @@ pub struct Registration {
     /// Base-10 logarithm of the number of poses this good to be expected among random
     /// correspondences; the lower, the surer.
     pub log10_false_alarms: f64,
+    /// The same for the turn about the line through most of the inliers alone.
+    pub log10_false_alarms_off_line: f64,
     /// Covariance of the pose: x y z (m), rotation about the fixed x y z axes of the target frame
     /// at the source origin (rad). Zero where no pose was computed.
     pub covariance: Matrix6<f64>,
     /// The best pose that is elsewhere.
     pub runner_up: Option<RunnerUp>,
-    /// 1 - (score of the runner-up) / (score of the pose); 1 where there is no runner-up.
+    /// 1 - (inliers of the runner-up alone) / (inliers of the pose alone); 1 where there is no
+    /// runner-up. What both explain is left out.
     pub margin: f64,
     /// Eigenvalues of the scatter of the inliers in the source frame, largest first, m^2.
     pub spread: [f64; 3],
@@ -46,6 +49,16 @@ pub struct Registration {
     pub stages: StageTimes,
     /// Which backend computed it: `cpu` or `cuda`.
     pub backend: &'static str,
+}
+
+impl Registration {
+    /// Back to nothing found among `n` correspondences; keeps the memory.
+    pub(super) fn reset(&mut self, backend: &'static str, n: usize) {
+        let mut inlier_mask = std::mem::take(&mut self.inlier_mask);
+        inlier_mask.clear();
+        inlier_mask.resize(n, false);
+        *self = Self { inlier_mask, backend, ..Self::default() };
+    }
 }
 
 /// Why a registration has its status.
@@ -90,7 +103,7 @@ pub enum Reason {
         rotation: f64,
     },
     /// Another pose is nearly as good.
-    #[error("runner_up: another pose has {0:.2} of the score")]
+    #[error("runner_up: another pose has {0:.2} of the support")]
     RunnerUp(f64),
     /// Not enough independent inliers.
     #[error("inliers: {got} independent inliers, {need} needed")]
@@ -178,6 +191,7 @@ impl Default for Registration {
             independent_inliers: 0,
             score: 0.0,
             log10_false_alarms: 0.0,
+            log10_false_alarms_off_line: 0.0,
             covariance: Matrix6::zeros(),
             runner_up: None,
             margin: 1.0,

@@ -1,0 +1,187 @@
+//! Poses of the triples and their scores over all correspondences (appendix A8 and A9 of the
+//! design).
+//!
+//! Residuals are computed in single precision on centred coordinates, rounded after every
+//! operation. A correspondence contributes a whole number of 1/65536 of its weight, so the sum is
+//! exact and does not depend on its order: the same score on every machine and on the GPU.
+
+use super::cliques::Triple;
+use super::lanes::{Deadline, Lanes, OverBudget, Shared};
+use super::layout::Layout;
+use crate::geometry::{align_three, Moments, Pose, Vector};
+use crate::params::Metric;
+use multiversion::multiversion;
+
+/// One inlier of full weight and no residual counts this much.
+pub const UNIT: f64 = 65536.0;
+
+/// A pose with its support.
+#[derive(Debug, Clone, Copy)]
+pub struct Hypothesis {
+    /// The pose, between the centred frames.
+    pub pose: Pose,
+    /// Score in units of 1 / [`UNIT`].
+    pub score: u64,
+    /// Correspondences within the threshold.
+    pub inliers: u32,
+}
+
+impl Hypothesis {
+    /// A pose that nothing supports.
+    pub fn none() -> Self {
+        Self { pose: Pose::identity(), score: 0, inliers: 0 }
+    }
+
+    /// Better first: score, then inliers.
+    pub fn rank(&self) -> (u64, u32) {
+        (self.score, self.inliers)
+    }
+}
+
+/// How hypotheses are scored.
+#[derive(Debug, Clone, Copy)]
+pub struct Scoring {
+    /// What an inlier contributes.
+    pub metric: Metric,
+    /// Largest residual of an inlier, m.
+    pub threshold: f32,
+}
+
+/// Triples that one task aligns and scores.
+const TRIPLES: usize = 16;
+
+/// Aligns and scores every triple. A triple within `min_height` (m) of a line gives a hypothesis
+/// without support; the number of the others is returned.
+pub fn evaluate<L: Send>(
+    layout: &Layout,
+    triples: &[Triple],
+    scoring: Scoring,
+    min_height: f64,
+    lanes: &mut Lanes<L>,
+    hypotheses: &mut Vec<Hypothesis>,
+    deadline: Deadline,
+) -> Result<usize, OverBudget> {
+    hypotheses.clear();
+    hypotheses.resize(triples.len(), Hypothesis::none());
+    let out = Shared::new(hypotheses);
+    lanes.run(triples.len().div_ceil(TRIPLES), deadline, |_, task| {
+        let start = task * TRIPLES;
+        let triples = &triples[start..(start + TRIPLES).min(triples.len())];
+        // SAFETY: each triple belongs to one task.
+        let out = unsafe { out.part(start, triples.len()) };
+        for (triple, out) in triples.iter().zip(out) {
+            if let Some(pose) = pose_of(layout, triple, min_height) {
+                let (score, inliers) = score(layout, &pose, scoring);
+                *out = Hypothesis { pose, score, inliers };
+            }
+        }
+    })?;
+    Ok(hypotheses.iter().filter(|h| h.inliers > 0).count())
+}
+
+fn pose_of(layout: &Layout, triple: &Triple, min_height: f64) -> Option<Pose> {
+    let source = triple.corners.map(|i| layout.source_at(i as usize));
+    let target = triple.corners.map(|i| layout.target_at(i as usize));
+    match layout.up {
+        None => {
+            align_three(&source, &target).filter(|(_, height)| *height > min_height).map(|(pose, _)| pose)
+        }
+        Some([source_up, target_up]) => {
+            if horizontal_extent(&source, &source_up) <= min_height {
+                return None;
+            }
+            let mut moments = Moments::default();
+            source.iter().zip(&target).for_each(|(s, t)| moments.add(s, t, 1.0));
+            moments.pose_about(&source_up, &target_up)
+        }
+    }
+}
+
+/// Largest horizontal distance between the corners: what fixes the yaw.
+fn horizontal_extent(p: &[Vector; 3], up: &Vector) -> f64 {
+    let side = |a: usize, b: usize| {
+        let d = p[a] - p[b];
+        (d - up * up.dot(&d)).norm()
+    };
+    side(0, 1).max(side(0, 2)).max(side(1, 2))
+}
+
+/// Score (units of 1 / [`UNIT`]) and inliers of a pose over all correspondences.
+pub fn score(layout: &Layout, pose: &Pose, scoring: Scoring) -> (u64, u32) {
+    score_rows(layout, &single(pose), scoring)
+}
+
+/// Squared residual of correspondence `i` under a pose, m^2; the index must be below the padded
+/// number of correspondences.
+pub fn square_residual(layout: &Layout, pose: &Pose, i: usize) -> f32 {
+    let (s, t) = (&layout.source, &layout.target);
+    let p = [s[0][i], s[1][i], s[2][i]];
+    let rows = single(pose);
+    let residual = |k: usize| rows[k].at(&p) - t[k][i];
+    let (x, y, z) = (residual(0), residual(1), residual(2));
+    (x * x + y * y) + z * z
+}
+
+/// One row of a pose in single precision: three of the rotation, one of the translation.
+#[derive(Clone, Copy)]
+struct RowOfPose([f32; 4]);
+
+impl RowOfPose {
+    #[inline(always)]
+    fn at(&self, p: &[f32; 3]) -> f32 {
+        ((self.0[0] * p[0] + self.0[1] * p[1]) + self.0[2] * p[2]) + self.0[3]
+    }
+}
+
+fn single(pose: &Pose) -> [RowOfPose; 3] {
+    let (r, t) = (pose.rotation.map(|v| v as f32), pose.translation.map(|v| v as f32));
+    [0, 1, 2].map(|k| RowOfPose([r[(k, 0)], r[(k, 1)], r[(k, 2)], t[k]]))
+}
+
+/// Rows scored in one go; their sum of whole numbers fits 32 bits.
+const CHUNK: usize = 64;
+
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
+fn score_rows(layout: &Layout, pose: &[RowOfPose; 3], scoring: Scoring) -> (u64, u32) {
+    let theta2 = scoring.threshold * scoring.threshold;
+    let per_theta2 = 1.0 / theta2;
+    let (mut total, mut inliers) = (0u64, 0u32);
+    for start in (0..layout.padded()).step_by(CHUNK) {
+        let range = start..start + CHUNK;
+        let (s, t) = (&layout.source, &layout.target);
+        let (sx, sy, sz) = (&s[0][range.clone()], &s[1][range.clone()], &s[2][range.clone()]);
+        let (tx, ty, tz) = (&t[0][range.clone()], &t[1][range.clone()], &t[2][range.clone()]);
+        let mut square = [0f32; CHUNK];
+        let mut count = 0u32;
+        for i in 0..CHUNK {
+            let p = [sx[i], sy[i], sz[i]];
+            let (x, y, z) = (pose[0].at(&p) - tx[i], pose[1].at(&p) - ty[i], pose[2].at(&p) - tz[i]);
+            square[i] = (x * x + y * y) + z * z;
+            // False for the NaN of the padding.
+            count += u32::from(square[i] < theta2);
+        }
+        if count > 0 {
+            inliers += count;
+            let weight = &layout.weight[range];
+            total += match scoring.metric {
+                Metric::Inliers => gain(&square, weight, theta2, |_| 1.0),
+                Metric::Linear => gain(&square, weight, theta2, |s| 1.0 - (s * per_theta2).sqrt()),
+                Metric::Quadratic => gain(&square, weight, theta2, |s| 1.0 - s * per_theta2),
+            };
+        }
+    }
+    (total, inliers)
+}
+
+/// Sum of the shares of the inliers of a chunk, each times its weight, in units of 1 / [`UNIT`].
+#[inline(always)]
+fn gain(square: &[f32; CHUNK], weight: &[f32], theta2: f32, share: impl Fn(f32) -> f32) -> u64 {
+    let mut sum = 0u32;
+    for (square, weight) in square.iter().zip(weight) {
+        let gain = if *square < theta2 { share(*square) * weight } else { 0.0 };
+        // SAFETY: finite and within -1 .. 65536, since share and weight lie within 0 .. 1 but for
+        // rounding.
+        sum += unsafe { (gain * UNIT as f32).to_int_unchecked::<i32>() }.max(0) as u32;
+    }
+    u64::from(sum)
+}

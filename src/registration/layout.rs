@@ -1,0 +1,121 @@
+//! Correspondences laid out for the kernels: one array per coordinate, single precision, centred.
+
+use super::Problem;
+use crate::geometry::{Point, Vector};
+
+/// Rows are padded to a multiple of this, so that kernels work on whole words of bits.
+pub const BLOCK: usize = 64;
+
+/// The correspondences of a problem as structure of arrays. Coordinates are centred per frame (so
+/// that single precision is not spent on a map's offset) and padded with NaN, which is compatible
+/// with nothing.
+#[derive(Debug, Default)]
+pub struct Layout {
+    n: usize,
+    /// Source coordinates x, y, z relative to `source_origin`, m.
+    pub source: [Vec<f32>; 3],
+    /// Target coordinates x, y, z relative to `target_origin`, m.
+    pub target: [Vec<f32>; 3],
+    /// Weights relative to the heaviest, in (0, 1]; zero in the padding.
+    pub weight: Vec<f32>,
+    /// Heights along the vertical, source and target; empty if no vertical is known.
+    pub height: [Vec<f32>; 2],
+    /// Identities, source and target; empty if no correspondence has any. A correspondence
+    /// without one has an identity of its own.
+    pub ids: [Vec<u64>; 2],
+    /// Verticals (unit vectors), source and target.
+    pub up: Option<[Vector; 2]>,
+    /// What was subtracted from the source coordinates, m.
+    pub source_origin: Vector,
+    /// What was subtracted from the target coordinates, m.
+    pub target_origin: Vector,
+    scratch: Vec<f64>,
+}
+
+impl Layout {
+    /// Room for `max` correspondences.
+    pub fn with_capacity(max: usize) -> Self {
+        let padded = max.next_multiple_of(BLOCK);
+        let array = || Vec::with_capacity(padded);
+        Self {
+            source: [array(), array(), array()],
+            target: [array(), array(), array()],
+            weight: array(),
+            scratch: Vec::with_capacity(max),
+            ..Self::default()
+        }
+    }
+
+    /// Number of correspondences, without padding.
+    pub fn count(&self) -> usize {
+        self.n
+    }
+
+    /// Number of rows with padding.
+    pub fn padded(&self) -> usize {
+        self.n.next_multiple_of(BLOCK)
+    }
+
+    /// Source point `i`, centred; the index must be below [`Layout::padded`].
+    pub fn source_at(&self, i: usize) -> Vector {
+        Vector::from_fn(|k, _| f64::from(self.source[k][i]))
+    }
+
+    /// Target point `i`, centred; the index must be below [`Layout::padded`].
+    pub fn target_at(&self, i: usize) -> Vector {
+        Vector::from_fn(|k, _| f64::from(self.target[k][i]))
+    }
+
+    /// Takes over a problem.
+    pub fn load(&mut self, problem: &Problem) {
+        let rows = problem.rows();
+        self.n = rows.len();
+        let padded = self.padded();
+        self.source_origin = median(&mut self.scratch, rows.len(), |i| &rows[i].source);
+        self.target_origin = median(&mut self.scratch, rows.len(), |i| &rows[i].target);
+        for k in 0..3 {
+            let (cs, ct) = (self.source_origin[k], self.target_origin[k]);
+            refill(&mut self.source[k], padded, f32::NAN, rows.iter().map(|r| (r.source[k] - cs) as f32));
+            refill(&mut self.target[k], padded, f32::NAN, rows.iter().map(|r| (r.target[k] - ct) as f32));
+        }
+        let heaviest = rows.iter().fold(0.0f32, |m, r| m.max(r.weight));
+        refill(&mut self.weight, padded, 0.0, rows.iter().map(|r| r.weight / heaviest));
+
+        self.up = problem.up();
+        self.height.iter_mut().for_each(Vec::clear);
+        if let Some(up) = self.up {
+            let origins = [self.source_origin, self.target_origin];
+            for (k, height) in self.height.iter_mut().enumerate() {
+                let along = |p: &Point| (p.coords - origins[k]).dot(&up[k]) as f32;
+                let values = rows.iter().map(|r| along(if k == 0 { &r.source } else { &r.target }));
+                refill(height, padded, f32::NAN, values);
+            }
+        }
+
+        self.ids.iter_mut().for_each(Vec::clear);
+        if rows.iter().any(|r| r.source_id.is_some() || r.target_id.is_some()) {
+            let key = |id: Option<u32>, i: usize| id.map_or(i as u64, |id| 1 << 32 | u64::from(id));
+            let values = rows.iter().enumerate();
+            refill(&mut self.ids[0], padded, u64::MAX, values.clone().map(|(i, r)| key(r.source_id, i)));
+            refill(&mut self.ids[1], padded, u64::MAX, values.map(|(i, r)| key(r.target_id, i)));
+        }
+    }
+}
+
+fn refill<T: Copy>(into: &mut Vec<T>, padded: usize, padding: T, values: impl Iterator<Item = T>) {
+    into.clear();
+    into.extend(values);
+    into.resize(padded, padding);
+}
+
+/// Median of each coordinate: unlike the mean it is not moved by a few absurd rows.
+fn median<'a>(scratch: &mut Vec<f64>, n: usize, point: impl Fn(usize) -> &'a Point) -> Vector {
+    Vector::from_fn(|k, _| {
+        scratch.clear();
+        scratch.extend((0..n).map(|i| point(i)[k]));
+        match scratch.is_empty() {
+            true => 0.0,
+            false => *scratch.select_nth_unstable_by(n / 2, f64::total_cmp).1,
+        }
+    })
+}

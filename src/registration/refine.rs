@@ -1,0 +1,140 @@
+//! Refinement of a pose by all correspondences, and its covariance.
+//!
+//! Minimises the Geman-McClure cost `sum w r^2 / (theta^2 + r^2)` by reweighting: residuals up to
+//! the inlier threshold theta count nearly fully, larger ones fade, beyond 3 theta they are
+//! ignored. Against a hard cut at theta (appendix A10 of the design) this keeps the true
+//! correspondences whose noise is larger than theta.
+
+use super::layout::Layout;
+use crate::geometry::{Moments, Pose, Vector};
+use nalgebra::{Matrix3, Matrix4, Matrix6};
+
+/// Residuals beyond this many thresholds have no influence.
+pub const CUT: f64 = 3.0;
+/// Correspondences within this many thresholds of the start are looked at.
+const REACH: f64 = 6.0;
+/// Most reweightings.
+const ITERATIONS: usize = 30;
+
+/// Refines poses; the buffer is reused.
+#[derive(Debug, Default)]
+pub struct Refiner {
+    near: Vec<u32>,
+}
+
+/// Weight of a squared residual relative to the squared threshold.
+fn influence(r2: f64) -> f64 {
+    match r2 < CUT * CUT {
+        true => 1.0 / ((1.0 + r2) * (1.0 + r2)),
+        false => 0.0,
+    }
+}
+
+fn residual2(layout: &Layout, pose: &Pose, i: usize, theta: f64) -> f64 {
+    (pose.apply(&layout.source_at(i)) - layout.target_at(i)).norm_squared() / (theta * theta)
+}
+
+/// What is fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A rotation and a translation.
+    Proper,
+    /// A reflection and a translation.
+    Reflection,
+}
+
+impl Refiner {
+    /// Room for `max` correspondences.
+    pub fn with_capacity(max: usize) -> Self {
+        Self { near: Vec::with_capacity(max) }
+    }
+
+    /// The best pose near `start`; `None` if fewer correspondences than fix one are near.
+    pub fn refine(&mut self, layout: &Layout, start: &Pose, theta: f64, kind: Kind) -> Option<Pose> {
+        self.near.clear();
+        let reach2 = REACH * REACH;
+        self.near.extend(
+            (0..layout.count() as u32).filter(|i| residual2(layout, start, *i as usize, theta) < reach2),
+        );
+        let mut pose = *start;
+        for _ in 0..ITERATIONS {
+            let mut moments = Moments::default();
+            for i in &self.near {
+                let i = *i as usize;
+                let weight = influence(residual2(layout, &pose, i, theta)) * f64::from(layout.weight[i]);
+                if weight > 0.0 {
+                    moments.add(&layout.source_at(i), &layout.target_at(i), weight);
+                }
+            }
+            let next = match (kind, layout.up) {
+                (Kind::Reflection, _) => moments.reflection(),
+                (Kind::Proper, None) => moments.pose(),
+                (Kind::Proper, Some([source_up, target_up])) => moments.pose_about(&source_up, &target_up),
+            }?;
+            let turned = (next.rotation - pose.rotation).norm();
+            let moved = (next.translation - pose.translation).norm();
+            pose = next;
+            if turned < 1e-9 && moved < 1e-9 * theta {
+                break;
+            }
+        }
+        pose.is_finite().then_some(pose)
+    }
+}
+
+/// Covariance of a refined pose: `sigma^2 (J^T W J)^-1` over the correspondences of influence,
+/// sigma from their residuals. Order x y z (m), rotation about the fixed axes of the target frame
+/// at the origin of the source frame (rad). `None` if a direction is not fixed at all.
+pub fn covariance(layout: &Layout, pose: &Pose, theta: f64) -> Option<Matrix6<f64>> {
+    let mut information = Matrix6::zeros();
+    let (mut weight_sum, mut error_sum, mut count) = (0.0, 0.0, 0usize);
+    for i in 0..layout.count() {
+        let r2 = residual2(layout, pose, i, theta);
+        let weight = influence(r2) * f64::from(layout.weight[i]);
+        if weight <= 0.0 {
+            continue;
+        }
+        let q = pose.rotation * (layout.source_at(i) + layout.source_origin);
+        // Residual of a small motion (d, w): d + w x q.
+        let cross = -q.cross_matrix();
+        let mut block = information.fixed_view_mut::<3, 3>(0, 0);
+        block += Matrix3::identity() * weight;
+        let mut block = information.fixed_view_mut::<3, 3>(0, 3);
+        block += cross * weight;
+        let mut block = information.fixed_view_mut::<3, 3>(3, 3);
+        block += cross.transpose() * cross * weight;
+        weight_sum += weight;
+        error_sum += weight * r2 * theta * theta;
+        count += 1;
+    }
+    let lower = information.fixed_view::<3, 3>(0, 3).transpose();
+    information.fixed_view_mut::<3, 3>(3, 0).copy_from(&lower);
+    // Effective number of residual coordinates above the six (four) unknowns.
+    let unknowns = if layout.up.is_some() { 4.0 } else { 6.0 };
+    let freedom = (3.0 * count as f64 - unknowns) / (3.0 * count as f64);
+    if count < 3 || freedom <= 0.0 {
+        return None;
+    }
+    let variance = error_sum / (3.0 * weight_sum) / freedom;
+    let inverse = match layout.up {
+        None => information.cholesky()?.inverse(),
+        Some([_, up]) => {
+            let embed = embedding(&up);
+            let reduced: Matrix4<f64> = embed.transpose() * information * embed;
+            embed * reduced.cholesky()?.inverse() * embed.transpose()
+        }
+    };
+    // Correspondences of less influence carry less information, but their errors are as large:
+    // the sandwich of an M-estimator, to first order.
+    let covariance = inverse * variance;
+    let symmetric = (covariance + covariance.transpose()) * 0.5;
+    symmetric.iter().all(|v| v.is_finite()).then_some(symmetric)
+}
+
+/// From (translation, yaw) to (translation, rotation vector).
+fn embedding(up: &Vector) -> nalgebra::Matrix6x4<f64> {
+    let mut embed = nalgebra::Matrix6x4::zeros();
+    embed.fixed_view_mut::<3, 3>(0, 0).copy_from(&Matrix3::identity());
+    embed.fixed_view_mut::<3, 1>(3, 3).copy_from(up);
+    embed
+}
