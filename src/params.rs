@@ -1,6 +1,6 @@
 //! Every parameter of the program: name, type, unit, range, default and meaning, in one place.
 //!
-//! The [`params!`] table below is the only list. From it come the [`Params`] struct, the ROS
+//! The `params!` table below is the only list. From it come the [`Params`] struct, the ROS
 //! parameters of the node, `config/localizer.yaml` ([`Params::to_yaml`]) and the README table
 //! ([`Params::to_markdown`]); `tests/params.rs` holds them together.
 

@@ -2,7 +2,7 @@
 //!
 //! [`Simulation`] is a function of its [`Options`]: the same options give the same bytes on every
 //! machine. [`building`] and [`world`] make the surroundings, [`sensors`] what is measured in
-//! them, [`matching`] the correspondences, [`write`] the files; every noise and error level
+//! them, [`matching`] the correspondences, [`mod@write`] the files; every noise and error level
 //! stands in [`levels`] with its source.
 
 pub mod building;
