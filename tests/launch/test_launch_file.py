@@ -196,6 +196,7 @@ def test_wrong_argument_is_refused(standins, argument, complaint):
         ("default_value='info'", "defualt_value='info'", r"TypeError: .*'defualt_value'"),
         ("OpaqueFunction(function=", "OpaqueFunction(func=", r"TypeError: .*'func'"),
         ("value_type=bool", "type=bool", r"TypeError: .*'type'"),
+        ("ParameterValue(LaunchConfiguration('use_sim_time')", "ParameterValue('false'", r"TypeError: value='false' "),
         ("output='screen'", "output='sreen'", r"ValueError: .*'sreen'"),
         ("output='screen'", "respawn=True", r"NotImplementedError: .*respawn"),
         ("executable='flashreg_node'", "executable='flashreg_nod'", r"RuntimeError: .*'flashreg_nod'"),
