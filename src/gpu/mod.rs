@@ -1,1 +1,3 @@
 //! The CUDA device: found, loaded and checked at run time.
+
+pub mod device;

@@ -1,1 +1,3 @@
 //! Files: correspondences, trajectories, bags.
+
+pub mod correspondence_file;

@@ -39,6 +39,21 @@ struct Found {
     usable: usize,
 }
 
+impl Found {
+    /// Room for all that can be found, so that no frame needs more than the first.
+    fn reserve(&mut self, n: usize, pivots: usize, per_pivot: usize) {
+        let triples = pivots * per_pivot;
+        self.order.clear();
+        self.order.reserve(n);
+        self.triples.clear();
+        self.triples.reserve(triples);
+        self.hypotheses.clear();
+        self.hypotheses.reserve(triples);
+        self.ranking.clear();
+        self.ranking.reserve(triples);
+    }
+}
+
 /// Registers on the CPU. All memory is made at start for the largest problem.
 pub struct Cpu {
     lanes: Lanes<Lane>,
@@ -80,7 +95,9 @@ impl Cpu {
         deadline: Deadline,
         clock: &mut Clock,
     ) -> Result<Truncation, OverBudget> {
+        let per_pivot = (r.triples_per_pivot.max(1) as usize).min(MAX_PER_PIVOT);
         let found = &mut self.found;
+        found.reserve(self.capacity, pivot_count, per_pivot);
         let mut cut = Truncation::default();
         let view = match r.search {
             Search::Exact => View { voters: &self.fog, fog: &self.fog, edges: &self.fog },
@@ -107,7 +124,6 @@ impl Cpu {
         clock.lap(|s| &mut s.sog);
         pivots::merge(&mut self.lanes, pivot_count, &mut found.pivots);
         clock.lap(|s| &mut s.pivots);
-        let per_pivot = (r.triples_per_pivot.max(1) as usize).min(MAX_PER_PIVOT);
         cliques::search(
             view,
             &found.pivots,
@@ -154,15 +170,17 @@ impl Cpu {
         }
         let mut refined = Candidates::default();
         for start in starts.iter() {
-            if let Some(pose) =
-                self.refiner.refine(&self.layout, &start.pose, r.inlier_threshold, Kind::Proper)
-            {
-                let (score, inliers) = hypotheses::score(&self.layout, &pose, scoring(r));
-                refined.push(Hypothesis { pose, score, inliers });
+            if let Some(pose) = self.refiner.approach(&self.layout, &start.pose, r.inlier_threshold) {
+                refined.push(self.scored(pose, r));
             }
         }
         refined.sort();
         refined
+    }
+
+    fn scored(&self, pose: Pose, r: &RegistrationParams) -> Hypothesis {
+        let (score, inliers) = hypotheses::score(&self.layout, &pose, scoring(r));
+        Hypothesis { pose, score, inliers }
     }
 
     /// Keeps the strongest rival of `best` among `others`, with its support.
@@ -215,13 +233,19 @@ impl Cpu {
         result.triples = self.found.triples.len();
 
         let candidates = self.refine_best(r, CANDIDATES);
-        let Some(best) = candidates.get(0) else {
+        let best = candidates
+            .get(0)
+            .and_then(|best| self.refiner.refine(&self.layout, &best.pose, theta, Kind::Proper))
+            .map(|pose| self.scored(pose, r));
+        let Some(best) = best else {
             (result.status, result.reason) = self.no_pose(theta);
             clock.lap(|s| &mut s.refine);
             return Ok(());
         };
-        let theta2 = (theta * theta) as f32;
-        mark_inliers(&self.layout, &best.pose, theta2, &mut result.inlier_mask);
+        let theta2 = scoring(r).threshold * scoring(r).threshold;
+        for i in hypotheses::within(&self.layout, &best.pose, theta2) {
+            result.inlier_mask[i] = true;
+        }
         let mut evidence =
             self.examiner.examine(&self.layout, &best.pose, theta, &result.inlier_mask, &mut self.refiner);
         let covariance = refine::covariance(&self.layout, &best.pose, theta);
@@ -230,20 +254,12 @@ impl Cpu {
         self.consider(&candidates, &best, theta, &result.inlier_mask, &mut runner_up);
         clock.lap(|s| &mut s.refine);
 
-        // The best pose that the correspondences which do not support this one would give.
-        self.gone.clear();
-        self.gone.resize(self.fog.words(), 0);
-        for i in 0..self.layout.count() {
-            let residual = best.pose.apply(&self.layout.source_at(i)) - self.layout.target_at(i);
-            if residual.norm_squared() < (CUT * theta).powi(2) {
-                self.gone[i / 64] |= 1 << (i % 64);
-            }
+        // Only a pose that would be trusted is worth the search for what could rival it.
+        if acceptance::judge(&evidence, &params.acceptance).0 == Status::Ok {
+            self.search_rivals(r, &best, deadline, clock)?;
+            let others = self.refine_best(r, 2);
+            self.consider(&others, &best, theta, &result.inlier_mask, &mut runner_up);
         }
-        self.fog.remove(&self.gone, &mut self.lanes, deadline)?;
-        clock.lap(|s| &mut s.refine);
-        self.search(r, pivot_count.div_ceil(RUNNER_UP_SHARE), deadline, clock)?;
-        let others = self.refine_best(r, 2);
-        self.consider(&others, &best, theta, &result.inlier_mask, &mut runner_up);
 
         evidence.runner_up = runner_up.map_or(0.0, |(_, support)| support);
         (result.status, result.reason) = acceptance::judge(&evidence, &params.acceptance);
@@ -262,6 +278,27 @@ impl Cpu {
             inliers: other.inliers as usize,
         });
         clock.lap(|s| &mut s.refine);
+        Ok(())
+    }
+
+    /// Searches what the correspondences that do not support `best` would give.
+    fn search_rivals(
+        &mut self,
+        r: &RegistrationParams,
+        best: &Hypothesis,
+        deadline: Deadline,
+        clock: &mut Clock,
+    ) -> Result<(), OverBudget> {
+        let cut2 = (CUT * r.inlier_threshold).powi(2) as f32;
+        self.gone.clear();
+        self.gone.resize(self.fog.words(), 0);
+        for i in hypotheses::within(&self.layout, &best.pose, cut2) {
+            self.gone[i / 64] |= 1 << (i % 64);
+        }
+        self.fog.remove(&self.gone, &mut self.lanes, deadline)?;
+        clock.lap(|s| &mut s.refine);
+        let pivots = (r.pivots.max(1) as usize).div_ceil(RUNNER_UP_SHARE);
+        self.search(r, pivots, deadline, clock)?;
         Ok(())
     }
 
@@ -289,6 +326,10 @@ impl Backend for Cpu {
         "cpu"
     }
 
+    fn threads(&self) -> usize {
+        self.lanes.pool().current_num_threads()
+    }
+
     fn register(&mut self, problem: &Problem, params: &Params, result: &mut Registration) {
         let start = Instant::now();
         result.reset(self.name(), problem.len());
@@ -304,7 +345,8 @@ impl Backend for Cpu {
         }
         let deadline = Deadline::after_ms(start, params.registration.time_budget_ms);
         let mut clock = Clock { last: start, stages: StageTimes::default() };
-        let done = self.run(problem, params, deadline, &mut clock, result);
+        let pool = self.lanes.pool();
+        let done = pool.install(|| self.run(problem, params, deadline, &mut clock, result));
         if done.is_err() || deadline.passed() {
             result.reset(self.name(), n);
             let ms = start.elapsed().as_secs_f64() * 1e3;
@@ -316,12 +358,6 @@ impl Backend for Cpu {
 
 fn scoring(r: &RegistrationParams) -> Scoring {
     Scoring { metric: r.metric, threshold: r.inlier_threshold as f32 }
-}
-
-/// Same arithmetic as the scores, so that the mask and the counts agree.
-fn mark_inliers(layout: &Layout, pose: &Pose, theta2: f32, mask: &mut Vec<bool>) {
-    mask.clear();
-    mask.extend((0..layout.count()).map(|i| hypotheses::square_residual(layout, pose, i) < theta2));
 }
 
 /// A few hypotheses without allocation.

@@ -111,15 +111,41 @@ pub fn score(layout: &Layout, pose: &Pose, scoring: Scoring) -> (u64, u32) {
     score_rows(layout, &single(pose), scoring)
 }
 
-/// Squared residual of correspondence `i` under a pose, m^2; the index must be below the padded
-/// number of correspondences.
-pub fn square_residual(layout: &Layout, pose: &Pose, i: usize) -> f32 {
+/// The correspondences whose squared residual under a pose is below `limit2` (m^2), ascending. The
+/// arithmetic is that of the scores.
+pub fn within<'a>(layout: &'a Layout, pose: &Pose, limit2: f32) -> impl Iterator<Item = usize> + 'a {
+    let pose = single(pose);
+    (0..layout.padded()).step_by(CHUNK).flat_map(move |start| {
+        let mut rest = near_bits(layout, &pose, start, limit2);
+        std::iter::from_fn(move || {
+            (rest != 0).then(|| {
+                let bit = rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                start + bit
+            })
+        })
+    })
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
+fn near_bits(layout: &Layout, pose: &[RowOfPose; 3], start: usize, limit2: f32) -> u64 {
+    let mut square = [0f32; CHUNK];
+    square_residuals(layout, pose, start, &mut square);
+    square.iter().enumerate().map(|(k, s)| u64::from(*s < limit2) << k).sum()
+}
+
+/// Squared residuals of a chunk, m^2; NaN in the padding.
+#[inline(always)]
+fn square_residuals(layout: &Layout, pose: &[RowOfPose; 3], start: usize, square: &mut [f32; CHUNK]) {
+    let range = start..start + CHUNK;
     let (s, t) = (&layout.source, &layout.target);
-    let p = [s[0][i], s[1][i], s[2][i]];
-    let rows = single(pose);
-    let residual = |k: usize| rows[k].at(&p) - t[k][i];
-    let (x, y, z) = (residual(0), residual(1), residual(2));
-    (x * x + y * y) + z * z
+    let (sx, sy, sz) = (&s[0][range.clone()], &s[1][range.clone()], &s[2][range.clone()]);
+    let (tx, ty, tz) = (&t[0][range.clone()], &t[1][range.clone()], &t[2][range]);
+    for i in 0..CHUNK {
+        let p = [sx[i], sy[i], sz[i]];
+        let (x, y, z) = (pose[0].at(&p) - tx[i], pose[1].at(&p) - ty[i], pose[2].at(&p) - tz[i]);
+        square[i] = (x * x + y * y) + z * z;
+    }
 }
 
 /// One row of a pose in single precision: three of the rotation, one of the translation.
@@ -147,22 +173,13 @@ fn score_rows(layout: &Layout, pose: &[RowOfPose; 3], scoring: Scoring) -> (u64,
     let per_theta2 = 1.0 / theta2;
     let (mut total, mut inliers) = (0u64, 0u32);
     for start in (0..layout.padded()).step_by(CHUNK) {
-        let range = start..start + CHUNK;
-        let (s, t) = (&layout.source, &layout.target);
-        let (sx, sy, sz) = (&s[0][range.clone()], &s[1][range.clone()], &s[2][range.clone()]);
-        let (tx, ty, tz) = (&t[0][range.clone()], &t[1][range.clone()], &t[2][range.clone()]);
         let mut square = [0f32; CHUNK];
-        let mut count = 0u32;
-        for i in 0..CHUNK {
-            let p = [sx[i], sy[i], sz[i]];
-            let (x, y, z) = (pose[0].at(&p) - tx[i], pose[1].at(&p) - ty[i], pose[2].at(&p) - tz[i]);
-            square[i] = (x * x + y * y) + z * z;
-            // False for the NaN of the padding.
-            count += u32::from(square[i] < theta2);
-        }
+        square_residuals(layout, pose, start, &mut square);
+        // False for the NaN of the padding.
+        let count: u32 = square.iter().map(|s| u32::from(*s < theta2)).sum();
         if count > 0 {
             inliers += count;
-            let weight = &layout.weight[range];
+            let weight = &layout.weight[start..start + CHUNK];
             total += match scoring.metric {
                 Metric::Inliers => gain(&square, weight, theta2, |_| 1.0),
                 Metric::Linear => gain(&square, weight, theta2, |s| 1.0 - (s * per_theta2).sqrt()),

@@ -3,6 +3,7 @@
 
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A moment after which work stops.
@@ -28,7 +29,7 @@ pub struct OverBudget;
 
 /// The threads that compute, one lane each.
 pub struct Lanes<L> {
-    pool: rayon::ThreadPool,
+    pool: Arc<rayon::ThreadPool>,
     lanes: Vec<L>,
 }
 
@@ -38,7 +39,13 @@ impl<L: Send> Lanes<L> {
         let name = |i| format!("flashreg-{i}");
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build()?;
         let lanes = (0..pool.current_num_threads()).map(|_| lane()).collect();
-        Ok(Self { pool, lanes })
+        Ok(Self { pool: Arc::new(pool), lanes })
+    }
+
+    /// The threads. Work that calls [`Lanes::run`] many times is best installed in them as a whole:
+    /// handing a job to the pool from outside is what costs.
+    pub fn pool(&self) -> Arc<rayon::ThreadPool> {
+        self.pool.clone()
     }
 
     /// The lanes, in order.

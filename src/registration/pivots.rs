@@ -100,9 +100,10 @@ impl View<'_> {
         count_common(self.voters.row(i), self.fog.row(j))
     }
 
-    /// No score of `(i, j)` is above this: of the neighbours of one end, the other end is none.
+    /// No score of `(i, j)` is above this: an end votes neither for itself nor for its own edge.
     pub fn score_bound(&self, i: usize, j: usize) -> u32 {
-        self.voters.degree(i).min(self.fog.degree(j)).saturating_sub(1)
+        let others = self.fog.degree(i).min(self.fog.degree(j)).saturating_sub(1);
+        others.min(self.voters.degree(i))
     }
 
     /// Neighbours of `i` above `i`.
@@ -144,7 +145,7 @@ pub fn select(
             let i = *i as usize;
             // The bound holds whichever end it is taken from, so each edge is met at its lower end.
             pool.floor = pool.floor.max(floor.load(Ordering::Relaxed));
-            if Pivot::new(0, 0, view.voters.degree(i).saturating_sub(1)).0 <= pool.floor {
+            if Pivot::new(0, 0, view.fog.degree(i).saturating_sub(1)).0 <= pool.floor {
                 continue;
             }
             for j in view.neighbours_above(i) {
@@ -164,6 +165,7 @@ pub fn select(
 /// The best `k` of all threads, best first.
 pub fn merge(lanes: &mut Lanes<Lane>, k: usize, pivots: &mut Vec<Pivot>) {
     pivots.clear();
+    pivots.reserve(2 * k * lanes.iter_mut().count());
     for lane in lanes.iter_mut() {
         pivots.append(&mut lane.pool.kept);
     }

@@ -5,6 +5,7 @@
 //! ignored. Against a hard cut at theta (appendix A10 of the design) this keeps the true
 //! correspondences whose noise is larger than theta.
 
+use super::hypotheses::within;
 use super::layout::Layout;
 use crate::geometry::{Moments, Pose, Vector};
 use nalgebra::{Matrix3, Matrix4, Matrix6};
@@ -15,11 +16,23 @@ pub const CUT: f64 = 3.0;
 const REACH: f64 = 6.0;
 /// Most reweightings.
 const ITERATIONS: usize = 30;
+/// A step below this (rotation matrix, and translation in thresholds) ends the refinement.
+const FINE: f64 = 1e-9;
+/// The same where a pose is only to be ranked.
+const COARSE: f64 = 1e-3;
+
+/// A correspondence near the pose that is refined.
+#[derive(Debug, Clone, Copy)]
+struct Near {
+    source: Vector,
+    target: Vector,
+    weight: f64,
+}
 
 /// Refines poses; the buffer is reused.
 #[derive(Debug, Default)]
 pub struct Refiner {
-    near: Vec<u32>,
+    near: Vec<Near>,
 }
 
 /// Weight of a squared residual relative to the squared threshold.
@@ -49,21 +62,32 @@ impl Refiner {
         Self { near: Vec::with_capacity(max) }
     }
 
+    /// A pose near `start`, good enough to be ranked.
+    pub fn approach(&mut self, layout: &Layout, start: &Pose, theta: f64) -> Option<Pose> {
+        self.run(layout, start, theta, Kind::Proper, COARSE)
+    }
+
     /// The best pose near `start`; `None` if fewer correspondences than fix one are near.
     pub fn refine(&mut self, layout: &Layout, start: &Pose, theta: f64, kind: Kind) -> Option<Pose> {
+        self.run(layout, start, theta, kind, FINE)
+    }
+
+    fn run(&mut self, layout: &Layout, start: &Pose, theta: f64, kind: Kind, step: f64) -> Option<Pose> {
+        let reach2 = (REACH * theta).powi(2) as f32;
         self.near.clear();
-        let reach2 = REACH * REACH;
-        self.near.extend(
-            (0..layout.count() as u32).filter(|i| residual2(layout, start, *i as usize, theta) < reach2),
-        );
+        self.near.extend(within(layout, start, reach2).map(|i| Near {
+            source: layout.source_at(i),
+            target: layout.target_at(i),
+            weight: f64::from(layout.weight[i]),
+        }));
         let mut pose = *start;
         for _ in 0..ITERATIONS {
             let mut moments = Moments::default();
-            for i in &self.near {
-                let i = *i as usize;
-                let weight = influence(residual2(layout, &pose, i, theta)) * f64::from(layout.weight[i]);
+            for near in &self.near {
+                let r2 = (pose.apply(&near.source) - near.target).norm_squared() / (theta * theta);
+                let weight = influence(r2) * near.weight;
                 if weight > 0.0 {
-                    moments.add(&layout.source_at(i), &layout.target_at(i), weight);
+                    moments.add(&near.source, &near.target, weight);
                 }
             }
             let next = match (kind, layout.up) {
@@ -74,7 +98,7 @@ impl Refiner {
             let turned = (next.rotation - pose.rotation).norm();
             let moved = (next.translation - pose.translation).norm();
             pose = next;
-            if turned < 1e-9 && moved < 1e-9 * theta {
+            if turned < step && moved < step * theta {
                 break;
             }
         }

@@ -8,6 +8,8 @@ use crate::params::{BackendChoice, Params};
 pub(super) trait Backend: Send {
     /// Its name in results and diagnostics.
     fn name(&self) -> &'static str;
+    /// Threads of the CPU that compute.
+    fn threads(&self) -> usize;
     /// Registers one problem into `result`, reusing its buffers.
     fn register(&mut self, problem: &Problem, params: &Params, result: &mut Registration);
 }
@@ -57,6 +59,11 @@ impl Registrar {
     /// `cpu` or `cuda`.
     pub fn backend(&self) -> &'static str {
         self.backend.name()
+    }
+
+    /// Threads of the CPU that compute.
+    pub fn threads(&self) -> usize {
+        self.backend.threads()
     }
 
     /// Why this backend was chosen, for the log and `/diagnostics`.

@@ -126,7 +126,7 @@ impl Default for Levels {
             grazing: 0.07,
             mount: [0.21, 0.02, 0.62, 0.01, 0.05, 0.35],
             voxel: 0.05,
-            mapping_step: 0.25,
+            mapping_step: 0.5,
             mapping_error: 0.01,
             match_reach: 2.0,
             near_miss: 0.08,

@@ -27,13 +27,13 @@ const BATCH: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The disk or the pipe refused.
-    #[error("cannot write: {0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     /// The MCAP writer refused.
-    #[error("cannot write MCAP: {0}")]
+    #[error(transparent)]
     Mcap(#[from] mcap::McapError),
     /// A message cannot be encoded.
-    #[error("cannot encode a message: {0}")]
+    #[error(transparent)]
     Cdr(#[from] cdr_encoding::Error),
 }
 

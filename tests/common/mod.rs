@@ -1,6 +1,8 @@
 //! Messages for the tests: an encoder of CDR, point clouds of any layout, and recorded bags.
 #![allow(dead_code)] // each test program uses a part of it
 
+pub mod problems;
+
 use flashreg::messages::Stamp;
 use std::path::PathBuf;
 

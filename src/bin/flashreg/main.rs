@@ -1,8 +1,13 @@
 //! The command line.
 
+mod doctor;
+mod params;
+mod register;
 mod simulate;
 
 use clap::{Parser, Subcommand};
+use std::fmt::Display;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Tells a robot where it is: registers feature correspondences and says whether to trust the pose.
@@ -15,14 +20,33 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Register the correspondences in a file: exit code 0 only if the pose can be trusted.
+    Register(register::Register),
     /// Write a simulated drive through a building as an MCAP file that ROS 2 and Foxglove play.
     Simulate(simulate::Simulate),
+    /// Print every parameter with its default, unit, range and meaning.
+    Params(params::PrintParams),
+    /// Say what is there, what is missing, and what to do: exit code 0 if the node can run.
+    Doctor(doctor::Doctor),
 }
 
 fn main() -> ExitCode {
     env_logger::init();
-    match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        let mut args = std::env::args().skip(1);
+        if error.use_stderr() && args.next().as_deref() == Some("register") && args.any(|a| a == "--json") {
+            say(register::bad_input(error.render().to_string().trim()));
+        }
+        error.exit()
+    });
+    match cli.command {
+        Command::Register(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
+        Command::Params(args) => {
+            args.run();
+            ExitCode::SUCCESS
+        }
+        Command::Doctor(args) => args.run(),
     }
 }
 
@@ -34,5 +58,13 @@ fn report(result: anyhow::Result<()>) -> ExitCode {
             eprintln!("error: {e:#}");
             ExitCode::from(2)
         }
+    }
+}
+
+/// Prints a line. A reader that has gone (`| head`) is no error.
+fn say(text: impl Display) {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => eprintln!("error: cannot print: {e}"),
+        _ => {}
     }
 }

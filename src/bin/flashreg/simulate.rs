@@ -1,5 +1,6 @@
 //! `flashreg simulate`
 
+use super::say;
 use anyhow::{bail, Context};
 use clap::{Args, ValueEnum};
 use flashreg::simulate::levels::LidarLevels;
@@ -83,7 +84,7 @@ impl Simulate {
                 .with_context(|| path.display().to_string());
             bar.finish_and_clear();
             let (written, bytes) = written?;
-            println!(
+            say(format_args!(
                 "{}: {} sweeps, {} correspondences, {:.1} % right, {:.1} MB, seed {}",
                 path.display(),
                 written.frames,
@@ -91,7 +92,7 @@ impl Simulate {
                 100.0 * written.right as f64 / written.correspondences.max(1) as f64,
                 bytes as f64 * 1e-6,
                 self.seed
-            );
+            ));
         }
         if let Some(path) = &self.pair {
             if self.frame >= simulation.frames() {
@@ -101,13 +102,13 @@ impl Simulate {
             let beside = path.with_extension("truth.txt");
             write::pair(&frame, create(path)?).with_context(|| path.display().to_string())?;
             write::truth(&frame, create(&beside)?).with_context(|| beside.display().to_string())?;
-            println!(
+            say(format_args!(
                 "{}: {} correspondences, {} right; true pose in {}",
                 path.display(),
                 frame.matches.len(),
                 frame.right(),
                 beside.display()
-            );
+            ));
         }
         Ok(())
     }

@@ -1,0 +1,137 @@
+//! Registration problems with a known answer, and the real ones where their data is at hand.
+
+use flashreg::geometry::{Point, Rigid, Vector};
+use flashreg::params::{Params, Value};
+use flashreg::registration::{Correspondence, Problem};
+use nalgebra::{Translation3, UnitQuaternion};
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use std::path::{Path, PathBuf};
+
+pub type Random = rand_pcg::Pcg64Mcg;
+
+pub fn random(seed: u64) -> Random {
+    Random::seed_from_u64(seed)
+}
+
+pub fn in_box(rng: &mut Random, size: [f64; 3]) -> Point {
+    Point::from(Vector::from_fn(|k, _| rng.random_range(0.0..=size[k])))
+}
+
+/// Any rotation, and a translation of up to `reach` metres a coordinate.
+pub fn random_pose(rng: &mut Random, reach: f64) -> Rigid {
+    let axis = Vector::from_fn(|_, _| rng.random_range(-1.0..1.0)).normalize();
+    let translation = Vector::from_fn(|_, _| rng.random_range(-reach..=reach));
+    let angle = rng.random_range(-3.1..3.1);
+    Rigid::from_parts(Translation3::from(translation), UnitQuaternion::from_scaled_axis(axis * angle))
+}
+
+/// Uniform in a ball.
+pub fn noise(rng: &mut Random, radius: f64) -> Vector {
+    loop {
+        let v = Vector::from_fn(|_, _| rng.random_range(-1.0..1.0));
+        if v.norm_squared() <= 1.0 {
+            return v * radius;
+        }
+    }
+}
+
+/// `inliers` of `n` rows follow `pose` up to `radius` m, the others are drawn within the box;
+/// rows in random order.
+pub fn planted(
+    rng: &mut Random,
+    n: usize,
+    inliers: usize,
+    size: [f64; 3],
+    radius: f64,
+    pose: &Rigid,
+) -> Vec<Correspondence> {
+    let mut rows: Vec<_> = (0..n)
+        .map(|i| {
+            let source = in_box(rng, size);
+            let target = match i < inliers {
+                true => pose * source + noise(rng, radius),
+                false => pose * in_box(rng, size),
+            };
+            Correspondence::new(source, target)
+        })
+        .collect();
+    rows.shuffle(rng);
+    rows
+}
+
+pub fn problem(rows: &[Correspondence]) -> Problem {
+    let mut problem = Problem::with_capacity(rows.len());
+    assert!(rows.iter().all(|row| problem.push(*row)), "a row was refused");
+    problem
+}
+
+/// Parameters with a preset's three lengths.
+pub fn preset(outdoor: bool) -> Params {
+    let mut params = Params::default();
+    let text = match outdoor {
+        true => include_str!("../../config/outdoor.yaml"),
+        false => include_str!("../../config/indoor.yaml"),
+    };
+    params.apply_yaml(text, "flashreg").expect("the preset is valid");
+    params
+}
+
+pub fn with(mut params: Params, name: &str, value: Value) -> Params {
+    params.set(name, &value).expect("a valid parameter");
+    params
+}
+
+pub const ROOM: [f64; 3] = [5.0, 4.0, 2.5];
+pub const STREET: [f64; 3] = [80.0, 60.0, 8.0];
+
+/// A real pair of scans.
+pub struct RealPair {
+    pub name: String,
+    pub rows: Vec<Correspondence>,
+    pub truth: Rigid,
+    pub outdoor: bool,
+    /// Right when within these: rad, m.
+    pub bound: (f64, f64),
+}
+
+/// The real pairs beside the project, or `None` with a note where they are absent.
+pub fn real_pairs() -> Option<Vec<RealPair>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/registration");
+    let Ok(truth) = std::fs::read_to_string(folder.join("truth.json")) else {
+        println!("skipped: no data");
+        return None;
+    };
+    let truth: serde_json::Value = serde_json::from_str(&truth).expect("truth.json is JSON");
+    let mut pairs = Vec::new();
+    for (pair, facts) in truth.as_object().expect("an object") {
+        for how in facts["correspondences"].as_object().expect("an object").keys() {
+            let number = |key: &str| facts[key].as_f64().expect("a number");
+            pairs.push(RealPair {
+                name: format!("{pair} {how}"),
+                rows: read_rows(&folder.join(pair).join(format!("corr_{how}.txt"))),
+                truth: read_pose(&folder.join(pair).join("gt.txt")),
+                outdoor: facts["outdoor"].as_bool().expect("a bool"),
+                bound: (number("max_rotation_deg").to_radians(), number("max_translation_m")),
+            });
+        }
+    }
+    Some(pairs)
+}
+
+fn numbers(path: &PathBuf) -> Vec<f64> {
+    let text = std::fs::read_to_string(path).expect("readable");
+    text.split_whitespace().map(|word| word.parse().expect("a number")).collect()
+}
+
+fn read_rows(path: &PathBuf) -> Vec<Correspondence> {
+    let row = |v: &[f64]| Correspondence::new(Point::new(v[0], v[1], v[2]), Point::new(v[3], v[4], v[5]));
+    numbers(path).chunks_exact(6).map(row).collect()
+}
+
+fn read_pose(path: &PathBuf) -> Rigid {
+    let m = nalgebra::Matrix4::from_row_slice(&numbers(path));
+    let rotation = nalgebra::Rotation3::from_matrix(&m.fixed_view::<3, 3>(0, 0).into_owned());
+    let translation = Vector::new(m[(0, 3)], m[(1, 3)], m[(2, 3)]);
+    Rigid::from_parts(translation.into(), UnitQuaternion::from_rotation_matrix(&rotation))
+}
