@@ -10,7 +10,7 @@ use crate::geometry::{Pose, Vector};
 use crate::params::AcceptanceParams;
 use crate::status::Status;
 use multiversion::multiversion;
-use nalgebra::{Matrix3, Matrix6, SymmetricEigen};
+use nalgebra::{Matrix3, SymmetricEigen};
 
 /// Source points for which chance matches are counted.
 const SAMPLES: usize = 256;
@@ -19,6 +19,8 @@ const SAMPLES: usize = 256;
 const CLUTTER: f64 = 3.0;
 /// Inliers in one cell of this many thresholds are one piece of evidence.
 const CELL: f64 = 2.0;
+/// Differences of a squared residual below this share of the squared threshold may be rounding.
+const ROUNDING: f64 = 1e-6;
 
 /// What is known of a refined pose.
 #[derive(Debug, Clone, Copy)]
@@ -228,43 +230,35 @@ fn log10_poisson_tail(k: f64, mean: f64) -> f64 {
     }
 }
 
-/// Inliers of the reflection across the inliers' plane, if it explains significantly more
-/// correspondences than the pose (sign test on those that only one of the two explains).
+/// Inliers of the reflection across the inliers' plane, if it fits the correspondences
+/// significantly better than the pose. A scene flatter than the threshold keeps all its inliers when
+/// it is mirrored, so the residuals are compared: for each correspondence the gain of the one
+/// over the other in the truncated quadratic score, and their sum with its own noise.
 fn mirrored(layout: &Layout, pose: &Pose, across: &Pose, theta: f64, refiner: &mut Refiner) -> Option<usize> {
     let start = Pose {
         rotation: pose.rotation * across.rotation,
         translation: pose.rotation * across.translation + pose.translation,
     };
     let mirror = refiner.refine(layout, &start, theta, Kind::Reflection)?;
-    let within = |pose: &Pose, i: usize| {
-        (pose.apply(&layout.source_at(i)) - layout.target_at(i)).norm_squared() < theta * theta
+    let loss = |pose: &Pose, i: usize| {
+        let r2 = (pose.apply(&layout.source_at(i)) - layout.target_at(i)).norm_squared();
+        // NaN, of absurd coordinates, becomes 1 too.
+        (r2 / (theta * theta)).min(1.0)
     };
-    let (mut only_mirror, mut only_pose, mut both) = (0usize, 0usize, 0usize);
+    let (mut inliers, mut gain, mut noise2) = (0, 0.0, 0.0);
     for i in 0..layout.count() {
-        match (within(&mirror, i), within(pose, i)) {
-            (true, true) => both += 1,
-            (true, false) => only_mirror += 1,
-            (false, true) => only_pose += 1,
-            (false, false) => {}
-        }
+        let (of_mirror, of_pose) = (loss(&mirror, i), loss(pose, i));
+        inliers += usize::from(of_mirror < 1.0);
+        gain += of_pose - of_mirror;
+        noise2 += (of_pose - of_mirror).powi(2) + ROUNDING * ROUNDING;
     }
-    let difference = only_mirror as f64 - only_pose as f64;
-    let noise = ((only_mirror + only_pose) as f64).sqrt();
-    (difference > 2.0 * noise && difference > 0.0).then_some(only_mirror + both)
-}
-
-/// Standard deviations of a covariance in its weakest direction: translation m, rotation rad.
-pub fn weakest(covariance: &Matrix6<f64>) -> [f64; 2] {
-    [0, 3].map(|k| {
-        let block: Matrix3<f64> = covariance.fixed_view::<3, 3>(k, k).into_owned();
-        block.symmetric_eigenvalues().max().max(0.0).sqrt()
-    })
+    (gain > 2.0 * noise2.sqrt()).then_some(inliers)
 }
 
 /// Another pose compared with the one found.
 #[derive(Debug, Clone, Copy)]
 pub struct Rivalry {
-    /// Root mean square distance (m) by which the two lay the inliers of the pose apart.
+    /// Root mean square distance (m) by which the two lay the inliers of either apart.
     pub separation: f64,
     /// Inliers of the other alone, relative to the inliers of the pose alone, at most 1. What both
     /// explain speaks for neither.
@@ -279,7 +273,7 @@ pub fn rivalry(layout: &Layout, pose: &Pose, mask: &[bool], other: &Pose, theta:
         let p = layout.source_at(i);
         let q = other.apply(&p);
         let within = (q - layout.target_at(i)).norm_squared() < theta * theta;
-        if *inlier {
+        if *inlier || within {
             sum += (pose.apply(&p) - q).norm_squared();
             inliers += 1;
         }
