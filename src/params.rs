@@ -415,7 +415,7 @@ params! {
         bounded_pool_size: i64 = 32, "", Range::Within(1.0, 4096.0), true;
         /// bounded: triples a thread keeps while it searches (kappa, at least triples_per_pivot).
         bounded_thread_candidates: i64 = 4, "", Range::Within(1.0, 64.0), true;
-        /// Known direction of gravity: off (6 degrees of freedom) or odom (4: yaw and translation).
+        /// Known direction of gravity: off (6 degrees of freedom) or odom (4: yaw and translation; the odometry frame must be level).
         gravity: Gravity = Gravity::Off, "", Range::OneOf(Gravity::WORDS), true;
         /// A registration that takes longer is given up; 0 sets no limit.
         time_budget_ms: f64 = 0.0, "ms", Range::Within(0.0, 60000.0), true;
@@ -425,7 +425,7 @@ params! {
         /// Fewer independent inliers than this are never trusted.
         min_inliers: i64 = 10, "", Range::Within(3.0, 100000.0), true;
         /// Expected number of poses this good among random correspondences must be below 10 to the minus this.
-        significance: f64 = 4.0, "", Range::Within(0.0, 300.0), true;
+        significance: f64 = 8.0, "", Range::Within(0.0, 300.0), true;
         /// A different pose with more than this share of the support makes the answer ambiguous.
         max_runner_up: f64 = 0.7, "", Range::Within(0.0, 1.0), true;
         /// Largest standard deviation of the translation along its weakest direction.
