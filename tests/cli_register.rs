@@ -216,7 +216,7 @@ fn what_cannot_be_read_is_exit_code_2_and_bad_input() {
         (vec![good.clone(), "--set".into(), "registration.tao=1".into()], "did you mean 'registration.tau'"),
         (vec![good.clone(), "--set".into(), "registration.tau".into()], "name=value"),
         (vec![good.clone(), "--set".into(), "registration.tau=-1".into()], "out of range"),
-        (vec![good.clone(), "--set".into(), "registration.tau=wide".into()], "must be a number"),
+        (vec![good.clone(), "--set".into(), "registration.tau=wide".into()], "must be of type number"),
         (vec![good.clone(), "--params".into(), "/no/such.yaml".into()], "/no/such.yaml"),
         (vec![good.clone(), "--params".into(), put("bad.yaml", b"registration: [1, 2]\n")], "bad.yaml"),
         (vec![good.clone(), "--up-source=0,0,0".into(), "--up-target=0,0,1".into()], "length"),

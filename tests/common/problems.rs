@@ -95,9 +95,11 @@ pub struct RealPair {
     pub bound: (f64, f64),
 }
 
-/// The real pairs beside the project, or `None` with a note where they are absent.
+/// The real pairs in the folder `FLASHREG_DATA` or beside the project, or `None` with a note where
+/// they are absent.
 pub fn real_pairs() -> Option<Vec<RealPair>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/registration");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/registration");
+    let folder = std::env::var_os("FLASHREG_DATA").map_or_else(beside, PathBuf::from);
     let Ok(truth) = std::fs::read_to_string(folder.join("truth.json")) else {
         println!("skipped: no data");
         return None;
