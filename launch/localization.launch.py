@@ -49,10 +49,10 @@ def start_node(context):
         if not os.path.isfile(file):
             raise RuntimeError(f"parameter file '{file}' does not exist")
 
-    overrides = {'use_sim_time': ParameterValue(value('use_sim_time'), value_type=bool)}
+    overrides = {'use_sim_time': ParameterValue(LaunchConfiguration('use_sim_time'), value_type=bool)}
     for frame in ('map', 'odom', 'base'):
         if value(f'{frame}_frame'):
-            overrides[f'frames.{frame}'] = ParameterValue(value(f'{frame}_frame'), value_type=str)
+            overrides[f'frames.{frame}'] = ParameterValue(LaunchConfiguration(f'{frame}_frame'), value_type=str)
 
     return [
         Node(

@@ -67,9 +67,7 @@ def start_node(peer, processes, tmp_path):
         process = processes([*command, *arguments])
         if wait:
             full_name = f"{namespace.rstrip('/')}/{name}"
-            wait_until(
-                lambda: full_name in peer.node_names() or not process.running, 15.0, f"node {full_name}"
-            )
+            wait_until(lambda: full_name in peer.node_names() or not process.running, 15.0, f"node {full_name}")
             assert process.running, f"the node has ended; its log:\n{process.log}"
             peer.wait_for_node(full_name)
         return process

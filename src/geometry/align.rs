@@ -69,14 +69,12 @@ pub fn align_three(source: &[Vector; 3], target: &[Vector; 3]) -> Option<(Pose, 
         return None;
     }
     let (c, d) = (c / length, d / length);
-    let mut rotation = [[0.0; 3]; 3];
-    let mut translation = [0.0; 3];
-    for i in 0..3 {
+    let rotation = [0, 1, 2].map(|i| {
         let x = b.x[i] * c + b.y[i] * d;
         let y = b.y[i] * c - b.x[i] * d;
-        rotation[i] = [0, 1, 2].map(|j| (x * a.x[j] + y * a.y[j]) + b.z[i] * a.z[j]);
-        translation[i] = ct[i] - dot(&rotation[i], &cs);
-    }
+        [0, 1, 2].map(|j| (x * a.x[j] + y * a.y[j]) + b.z[i] * a.z[j])
+    });
+    let translation = [0, 1, 2].map(|i| ct[i] - dot(&rotation[i], &cs));
     let pose =
         Pose { rotation: Matrix3::from_fn(|i, j| rotation[i][j]), translation: Vector::from(translation) };
     Some((pose, if a.height < b.height { a.height } else { b.height }))
@@ -141,13 +139,8 @@ pub fn align_three_about(
         [y * x * rest + z * d, y * y * rest + c, y * z * rest - x * d],
         [z * x * rest - y * d, z * y * rest + x * d, z * z * rest + c],
     ];
-    let mut rotation = [[0.0; 3]; 3];
-    let mut translation = [0.0; 3];
-    for i in 0..3 {
-        rotation[i] =
-            [0, 1, 2].map(|j| (turn[i][0] * r0[0][j] + turn[i][1] * r0[1][j]) + turn[i][2] * r0[2][j]);
-        translation[i] = ct[i] - dot(&rotation[i], &cs);
-    }
+    let rotation = turn.map(|t| [0, 1, 2].map(|j| (t[0] * r0[0][j] + t[1] * r0[1][j]) + t[2] * r0[2][j]));
+    let translation = [0, 1, 2].map(|i| ct[i] - dot(&rotation[i], &cs));
     let pose =
         Pose { rotation: Matrix3::from_fn(|i, j| rotation[i][j]), translation: Vector::from(translation) };
     Some((pose, extent))

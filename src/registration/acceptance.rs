@@ -254,11 +254,15 @@ fn mirrored(layout: &Layout, pose: &Pose, across: &Pose, theta: f64, refiner: &m
 }
 
 /// Standard deviations of a covariance in its weakest direction: translation m, rotation rad.
-pub fn weakest(covariance: &Matrix6<f64>) -> [f64; 2] {
-    [0, 3].map(|k| {
+/// `None` if they cannot be computed.
+pub fn weakest(covariance: &Matrix6<f64>) -> Option<[f64; 2]> {
+    let largest = |k: usize| {
         let block: Matrix3<f64> = covariance.fixed_view::<3, 3>(k, k).into_owned();
-        block.symmetric_eigenvalues().max().max(0.0).sqrt()
-    })
+        // Bounded: the iteration of `symmetric_eigenvalues` has no end of its own.
+        let eigen = SymmetricEigen::try_new(block, f64::EPSILON, 200)?;
+        Some(eigen.eigenvalues.max().max(0.0).sqrt())
+    };
+    Some([largest(0)?, largest(3)?])
 }
 
 /// Another pose compared with the one found.

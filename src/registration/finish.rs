@@ -211,7 +211,7 @@ impl<E: SearchEngine> Pipeline<E> {
         let mut evidence =
             self.examiner.examine(&self.layout, &best.pose, theta, &result.inlier_mask, &mut self.refiner);
         let covariance = refine::covariance(&self.layout, &best.pose, theta);
-        evidence.weakest = covariance.as_ref().map(acceptance::weakest);
+        evidence.weakest = covariance.as_ref().and_then(acceptance::weakest);
         let mut runner_up = None;
         self.consider(&candidates, &best, theta, &result.inlier_mask, &mut runner_up);
         clock.lap(|s| &mut s.refine);

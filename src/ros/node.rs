@@ -30,6 +30,8 @@ pub const INPUT: &str = "correspondences_3d3d";
 const INPUT_TYPE: &str = "sensor_msgs/msg/PointCloud2";
 /// Longest time without a look at the stop flag.
 const SPIN: Duration = Duration::from_millis(50);
+/// Time that the worker has to finish its message when the node stops.
+const STOP: Duration = Duration::from_secs(4);
 
 /// Why the node ended.
 #[derive(Debug, thiserror::Error)]
@@ -152,6 +154,15 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
         }
     });
     inbox.post(|work| work.stop = true);
+    let patience = Instant::now() + STOP;
+    while !worker.is_finished() {
+        if Instant::now() > patience {
+            // Not dropped: that would wait for the publishers, which the worker may be using.
+            std::mem::forget(node);
+            return Err(NodeError::Worker(format!("the worker does not stop within {STOP:?}")));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
     let died = worker.join().is_err();
     let failure = lock(&reporter.state).failure.clone();
     match failure {

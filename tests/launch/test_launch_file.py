@@ -25,18 +25,19 @@ LIBPYTHON310 = os.environ.get("FLASHREG_LIBPYTHON310", "")
 
 needs_play_launch = pytest.mark.skipif(
     not LIBPYTHON310,
-    reason="play_launch needs libpython3.10.so.1.0, and tools/setup found none (python3.10, pyenv)",
+    reason="play_launch runs only with the ROS 2 that tools/setup makes, and only if that finds "
+    "libpython3.10.so.1.0 (of python3.10 or pyenv)",
 )
 
 
 @pytest.fixture
 def standins(in_install, colcon_install):
-    """Command line of a launch with the stand-ins: standins(words before the file, arguments)."""
+    """Command line of a launch with the stand-ins."""
 
-    def command(*arguments, options=()):
+    def command(*arguments, options=(), prepend=None):
         file = colcon_install / "flashreg/share/flashreg" / FILE
         run = [sys.executable, STANDINS / "run_launch.py", *options, file, *arguments]
-        return in_install(*run, prepend={"PYTHONPATH": STANDINS})
+        return in_install(*run, prepend={"PYTHONPATH": STANDINS, **(prepend or {})})
 
     return command
 
@@ -61,16 +62,19 @@ def play_launch(in_install, tmp_path):
 
 @pytest.fixture(params=["standins", pytest.param("play_launch", marks=needs_play_launch)])
 def launch(request, processes):
-    """Runs the launch file: launch(arguments) returns a NodeProcess."""
+    """Runs the launch file with the arguments given; returns a NodeProcess."""
     command = request.getfixturevalue(request.param)
     return lambda *arguments: processes(command(*arguments))
 
 
-def show(command, *arguments):
+def run(command):
+    """Runs a command to its end."""
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+
+
+def show(command):
     """The nodes that a launch would start."""
-    result = subprocess.run(
-        [str(word) for word in command(*arguments, options=["--show"])], capture_output=True, text=True, check=False
-    )
+    result = run(command)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -96,12 +100,16 @@ def test_without_arguments(launch, peer):
 
 
 def test_with_arguments(launch, peer, tmp_path):
-    """Namespace, remaps and parameters, and which of the parameters win."""
+    """Namespace, remaps and parameters; arguments win over the file.
+
+    One file only: play_launch gives several to the node in an arbitrary order. That order is
+    tested below, on the command line.
+    """
     own = write_parameters(tmp_path / "own.yaml", {"frames.map": "earth", "frames.odom": "wheels"})
     launch(
         "namespace:=robot",
         "use_sim_time:=true",
-        f"params_file:={own}",
+        f"config_file:={own}",
         "odom_frame:=drift",
         "base_frame:=chassis",
         "correspondences:=front/matches",
@@ -128,9 +136,8 @@ def test_node_that_fails_fails_the_launch(standins, processes, tmp_path):
 def test_command_line(standins, colcon_install, tmp_path):
     """Exactly as launch_ros makes it."""
     own = write_parameters(tmp_path / "own.yaml", {"frames.map": "earth"})
-    (node,) = show(
-        standins, "namespace:=robot", "presets:=outdoor, jetson", f"params_file:={own}", "map_frame:=m", "log_level:=warn"
-    )
+    arguments = ["namespace:=robot", "presets:=outdoor, jetson", f"params_file:={own}", "map_frame:=m"]
+    (node,) = show(standins(*arguments, "log_level:=warn", options=["--show"]))
     prefix = colcon_install / "flashreg"
     config = prefix / "share/flashreg/config"
     ((made, text),) = node["made_files"].items()
@@ -146,12 +153,19 @@ def test_command_line(standins, colcon_install, tmp_path):
     assert yaml.safe_load(text) == {"/robot/flashreg": {"ros__parameters": {"use_sim_time": False, "frames.map": "m"}}}
 
 
-def test_rviz_is_looked_for(standins):
-    """rviz:=true asks for the rviz2 package, which is not here."""
-    command = standins("rviz:=true", options=["--show"])
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert result.returncode != 0
-    assert "rviz2" in result.stderr
+def test_rviz(standins, colcon_install, tmp_path):
+    """rviz:=true starts RViz too, here a package of that name, with our configuration."""
+    rviz = tmp_path / "ros/lib/rviz2/rviz2"
+    marker = tmp_path / "ros/share/ament_index/resource_index/packages/rviz2"
+    for file in (rviz, marker):
+        file.parent.mkdir(parents=True)
+        file.touch(mode=0o755)
+    prefix = {"AMENT_PREFIX_PATH": tmp_path / "ros"}
+    nodes = show(standins("rviz:=true", "namespace:=robot", options=["--show"], prepend=prefix))
+    assert [pathlib.Path(node["command"][0]).name for node in nodes] == ["flashreg_node", "rviz2"]
+    config = colcon_install / "flashreg/share/flashreg/config"
+    assert nodes[1]["command"][:3] == [f"{rviz}", "-d", f"{config}/flashreg.rviz"]
+    assert "__ns:=/robot" in nodes[1]["command"]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +181,7 @@ def test_rviz_is_looked_for(standins):
 )
 def test_wrong_argument_is_refused(standins, argument, complaint):
     """With a message that names it."""
-    command = standins(argument, options=["--show"])
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    result = run(standins(argument, options=["--show"]))
     assert result.returncode != 0
     assert complaint in result.stderr
 
@@ -183,6 +196,7 @@ def test_wrong_argument_is_refused(standins, argument, complaint):
         ("default_value='info'", "defualt_value='info'", r"TypeError: .*'defualt_value'"),
         ("OpaqueFunction(function=", "OpaqueFunction(func=", r"TypeError: .*'func'"),
         ("value_type=bool", "type=bool", r"TypeError: .*'type'"),
+        ("ParameterValue(LaunchConfiguration('use_sim_time')", "ParameterValue('false'", r"TypeError: value='false' "),
         ("output='screen'", "output='sreen'", r"ValueError: .*'sreen'"),
         ("output='screen'", "respawn=True", r"NotImplementedError: .*respawn"),
         ("executable='flashreg_node'", "executable='flashreg_nod'", r"RuntimeError: .*'flashreg_nod'"),
@@ -197,6 +211,6 @@ def test_mistake_in_a_launch_file_is_refused(in_install, tmp_path, good, bad, co
     file = tmp_path / "wrong.launch.py"
     file.write_text(text.replace(good, bad))
     command = in_install(sys.executable, STANDINS / "run_launch.py", "--show", file, prepend={"PYTHONPATH": STANDINS})
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    result = run(command)
     assert result.returncode != 0
     assert re.search(complaint, result.stderr), result.stderr

@@ -68,7 +68,8 @@ def write_bag(path, truth_offset=0.0):
 def test_bytes_times_and_latching(processes, peer, tmp_path):
     """Messages arrive as they are in the bag; /tf_static also for who comes later; time runs at the rate."""
     clouds, odometry = peer.collect(PointCloud2, SCANS), peer.collect_tf()
-    player = processes([*PLAYER, write_bag(tmp_path / "bag.mcap"), "--rate", "2", "--sensors-reliable", "--wait-for", SCANS])
+    options = ["--rate", "2", "--sensors-reliable", "--wait-for", SCANS]
+    player = processes([*PLAYER, write_bag(tmp_path / "bag.mcap"), *options])
     latched = peer.collect(TFMessage, "/tf_static", LATCHED)
     wait_until(lambda: odometry and latched, 10.0)
     late = peer.collect(TFMessage, "/tf_static", LATCHED)
@@ -77,9 +78,8 @@ def test_bytes_times_and_latching(processes, peer, tmp_path):
     assert late[0] == latched[0]
     assert clouds[-1].header.stamp == time_message(START + (COUNT - 1) * PERIOD)
     assert clouds[-1].width == 300
-    assert difference(transform_matrix(odometry[-1].transform), matrix((1.9, 0.38, 0.0), rotation(0.19))) == pytest.approx(
-        (0.0, 0.0), abs=1e-6
-    )
+    last = transform_matrix(odometry[-1].transform)
+    assert difference(last, matrix((1.9, 0.38, 0.0), rotation(0.19))) == pytest.approx((0.0, 0.0), abs=1e-6)
 
 
 @pytest.mark.parametrize("truth_offset, verdict", [(0.0, 0), (1.0, 1)])

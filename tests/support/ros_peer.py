@@ -4,6 +4,7 @@ import threading
 import time
 
 import rclpy
+from clouds import time_message
 from geometry_msgs.msg import PoseWithCovarianceStamped, TransformStamped
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.parameter import Parameter, parameter_value_to_python
@@ -12,8 +13,6 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy, qos_profi
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import PointCloud2
 from tf2_msgs.msg import TFMessage
-
-from clouds import time_message
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL, reliability=ReliabilityPolicy.RELIABLE)
 RELIABLE = QoSProfile(depth=100, reliability=ReliabilityPolicy.RELIABLE)

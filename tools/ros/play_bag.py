@@ -5,8 +5,8 @@ Messages go out as the bytes that the bag holds. /clock follows the bag's time.
 
 With --listen SCANS, where SCANS is the topic that a localization node answers to, the
 map->odom transforms that the node broadcasts are composed with the bag's odom->base_link and
-compared with the bag's /ground_truth; each pose is printed beside the truth. The exit code is 1
-if no pose came, or one that is wrong.
+compared with the bag's /ground_truth. Once a second a pose is printed beside the truth, and each
+one that is wrong. The exit code is 1 if no pose came, or a wrong one.
 """
 
 import argparse
@@ -125,16 +125,16 @@ class Judge:
         for message in bag.read("/tf"):
             for t in message.transforms:
                 if (t.header.frame_id, t.child_frame_id) == (ODOM, BASE):
-                    moved = t.transform
-                    self._odometry.add(nanoseconds(t.header.stamp), vector(moved.translation), quaternion(moved.rotation))
+                    place, turn = vector(t.transform.translation), quaternion(t.transform.rotation)
+                    self._odometry.add(nanoseconds(t.header.stamp), place, turn)
         # stamp of a scan -> its log time
         self._log_times = {
             nanoseconds(deserialize_message(data, bag.types[scans]).header.stamp): log_time
             for _, log_time, data in bag.messages(scans)
         }
         self._begin = min(self._log_times)
-        self._seen = set()
-        self.errors, self.latencies, self.wrong = [], [], 0
+        self._next_line, self._last = self._begin, None
+        self._answered, self._errors, self._latencies, self._held, self._wrong = set(), [], [], 0, 0
         node.create_subscription(TFMessage, "/tf", self._hear, QoSProfile(depth=100))
 
     def _hear(self, message):
@@ -150,19 +150,23 @@ class Judge:
         sent = self._player.sent.get((self._scans, log_time))
         truth, odometry = self._truth.at(stamp), self._odometry.at(stamp)
         if sent is None or truth is None or odometry is None:
-            self.wrong += 1
-            print(f"a transform stamped {stamp / NANOSECONDS:.3f} s, where no scan with a known pose is", file=sys.stderr)
+            self._wrong += 1
+            print(f"a transform stamped {stamp / NANOSECONDS:.3f} s: no scan with a known pose there", file=sys.stderr)
             return
-        if stamp in self._seen:
-            return
-        self._seen.add(stamp)
+        # A node that has rejected a scan may send its last transform again, number for number.
+        self._held += t.transform == self._last
+        self._last = t.transform
+        self._answered.add(stamp)
         pose = transform_matrix(t.transform) @ odometry
         metres, degrees = difference(truth, pose)
         latency = (now - sent) * 1e3
         wrong = metres > self._limits[0] or degrees > self._limits[1]
-        self.wrong += wrong
-        self.errors.append((metres, degrees))
-        self.latencies.append(latency)
+        self._wrong += wrong
+        self._errors.append((metres, degrees))
+        self._latencies.append(latency)
+        if stamp < self._next_line and not wrong:
+            return
+        self._next_line = stamp + NANOSECONDS
         print(
             f"t {(stamp - self._begin) / NANOSECONDS:6.2f} s   pose {_text(pose)}   truth {_text(truth)}   "
             f"error {metres:.3f} m {degrees:.2f} deg   latency {latency:.1f} ms{'   WRONG' if wrong else ''}",
@@ -171,19 +175,20 @@ class Judge:
 
     def summary(self):
         """Prints the outcome; True if there are poses and all are right."""
-        if not self.errors:
+        if not self._errors:
             print("no pose was published")
             return False
-        metres, degrees = zip(*self.errors)
+        metres, degrees = zip(*self._errors)
         print(
-            f"\nposes       {len(self.errors)} of {len(self._log_times)} scans, {self.wrong} wrong "
-            f"(more than {self._limits[0]} m or {self._limits[1]} deg off, or stamped where no scan is)\n"
+            f"\nposes       {len(self._answered)} of {len(self._log_times)} scans, {self._held} of them held from a "
+            f"scan before, {self._wrong} wrong\n"
+            f"            (more than {self._limits[0]} m or {self._limits[1]} deg off, or stamped where no scan is)\n"
             f"position    median {statistics.median(metres):.3f} m, max {max(metres):.3f} m\n"
             f"orientation median {statistics.median(degrees):.2f} deg, max {max(degrees):.2f} deg\n"
-            f"latency     median {statistics.median(self.latencies):.1f} ms, max {max(self.latencies):.1f} ms "
+            f"latency     median {statistics.median(self._latencies):.1f} ms, max {max(self._latencies):.1f} ms "
             "(scan sent to transform received)"
         )
-        return self.wrong == 0
+        return self._wrong == 0
 
 
 def _text(pose):
@@ -197,9 +202,9 @@ def arguments():
     parser.add_argument("bag", help="MCAP file")
     parser.add_argument("--rate", type=float, default=1.0, help="speed, 1 is real time")
     parser.add_argument("--sensors-reliable", action="store_true", help="send sensor topics reliable, not best effort")
-    parser.add_argument("--wait-for", metavar="TOPIC", help="begin when somebody subscribes to this topic, fail after 15 s")
+    parser.add_argument("--wait-for", metavar="TOPIC", help="begin when this topic has a subscriber, fail after 15 s")
     parser.add_argument("--listen", metavar="SCANS", help="wait for and judge the node that answers to this topic")
-    parser.add_argument("--transform-tolerance", type=float, default=0.1, help="the node's tf.transform_tolerance in seconds")
+    parser.add_argument("--transform-tolerance", type=float, default=0.1, help="tf.transform_tolerance of the node, s")
     parser.add_argument("--max-metres", type=float, default=0.5, help="a pose farther off is wrong")
     parser.add_argument("--max-degrees", type=float, default=5.0, help="a pose turned more is wrong")
     return parser.parse_args()
