@@ -24,7 +24,7 @@ static_assert(sizeof(u16) == 2 && sizeof(u32) == 4 && sizeof(u64) == 8, "sizes o
 #define MAX_PER_PIVOT 16
 
 // Facts of one search, read by later kernels and by the host. The same layout is in
-// src/registration/gpu.rs.
+// src/registration/gpu_memory.rs.
 struct Totals {
     // Edges of the graph.
     u64 edges;
@@ -42,9 +42,15 @@ struct Totals {
     u32 posed;
     // Hypotheses with an inlier.
     u32 usable;
-    // Next row to be scored.
-    u32 next_row;
-    u32 reserved[6];
+    // Pivots written so far.
+    u32 placed;
+    // The row of which only some edges at the threshold are pivots, plus one.
+    u32 cut;
+    // Blocks that are done, per kernel that ends with one block.
+    u32 done[3];
+    // Edges that the list would hold; they are in it if there is room for all.
+    u32 listed;
+    u32 reserved;
 };
 
 __device__ inline u32 lane_id() { return threadIdx.x & (WARP - 1); }

@@ -93,10 +93,12 @@ extern "C" __global__ void __launch_bounds__(TILES* WARP) fog(
 }
 
 // Degrees of all rows, a warp each, after the edges of the rows set in `gone` (null: none) are
-// removed. Makes the totals and the histogram of the next search zero.
+// removed. Makes zero what the next search counts in: totals, three arrays of
+// `padded` numbers and a row of bits.
 extern "C" __global__ void __launch_bounds__(256) prune(
     u64* __restrict__ rows, const u64* __restrict__ gone, u32 padded, u32* __restrict__ degrees,
-    u32* __restrict__ histogram, Totals* __restrict__ totals) {
+    u32* __restrict__ histogram, u32* __restrict__ best, u32* __restrict__ at,
+    u64* __restrict__ cut, Totals* __restrict__ totals) {
     const u32 lane = lane_id(), words = padded / 64;
     const u32 i = blockIdx.x * (blockDim.x / WARP) + warp_id();
     if (blockIdx.x == 0 && threadIdx.x < sizeof(Totals) / sizeof(u32)) {
@@ -120,5 +122,8 @@ extern "C" __global__ void __launch_bounds__(256) prune(
     if (lane == 0) {
         degrees[i] = degree;
         histogram[i] = 0;
+        best[i] = 0;
+        at[i] = 0;
+        if (i < words) cut[i] = 0;
     }
 }

@@ -18,7 +18,7 @@ struct Scoring {
     float theta2, per_theta2;
 };
 
-// A scored pose as the host reads it. The same layout is in src/registration/gpu.rs.
+// A scored pose as the host reads it. The same layout is in src/registration/gpu_memory.rs.
 struct Ranked {
     // Rotation row by row, then translation, between the centred frames.
     double pose[12];

@@ -18,7 +18,7 @@ macro_rules! plain {
         unsafe impl Plain for $t {}
     )* };
 }
-plain!(u8, u32, u64, f32, f64);
+plain!(u8, u16, u32, u64, f32, f64);
 // SAFETY: numbers one after another.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
@@ -41,6 +41,15 @@ impl<T: Plain> DeviceBuffer<T> {
         // SAFETY: the memory is written before it is read (by copies and kernels).
         let address = unsafe { result::malloc_sync(bytes) }.doing("allocating memory of the device")?;
         Ok(Self { address, len, context: Arc::clone(context), item: PhantomData })
+    }
+
+    /// Makes all bytes zero, at once.
+    pub fn clear(&mut self) -> Result<(), GpuError> {
+        self.context.bind()?;
+        // SAFETY: the memory is this long; zero bytes are a value of a plain type.
+        unsafe { result::memset_d8_sync(self.address, 0, self.bytes()) }.doing("clearing memory")?;
+        // Other streams do not wait for it by themselves.
+        result::ctx::synchronize().doing("clearing memory")
     }
 
     /// Items that it holds.

@@ -6,13 +6,13 @@
 use super::cliques::MAX_PER_PIVOT;
 use super::finish::{scoring, Clock, Pipeline, SearchEngine, Stop, Summary};
 use super::fog::candidate_factors;
+use super::gpu_memory::{copy_arrays, DeviceScoring, FoundMemory, GraphMemory, List, Rule, Verticals};
 use super::hypotheses::{Hypothesis, Scoring};
 use super::lanes::Deadline;
 use super::layout::{Layout, BLOCK};
 use super::pivots::Pivot;
 use super::result::{StageTimes, Truncation};
 use crate::geometry::{Pose, Vector};
-use crate::gpu::buffers::{DeviceBuffer, PinnedBuffer, Plain};
 use crate::gpu::bundle::{Bundle, Origin};
 use crate::gpu::context::{Context, Event, Kernel, Shape, Stream};
 use crate::gpu::GpuError;
@@ -21,6 +21,8 @@ use nalgebra::Matrix3;
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use super::gpu_memory::Totals;
 
 /// Hypotheses of a block of the kernel `score`, and correspondences.
 const POSES: u32 = 8;
@@ -43,85 +45,13 @@ macro_rules! launch {
     };
 }
 
-/// Facts of one search; the layout of `Totals` in `kernels/common.cuh`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Totals {
-    /// Edges of the graph.
-    pub edges: u64,
-    /// Score of the worst pivot; zero if all edges of positive score are pivots.
-    pub threshold: u32,
-    /// Edges above it.
-    pub above: u32,
-    /// Edges at it that are pivots.
-    pub ties: u32,
-    /// Pivots.
-    pub pivots: u32,
-    /// Triples found.
-    pub triples: u32,
-    /// Triples that gave a pose.
-    pub posed: u32,
-    /// Hypotheses with an inlier.
-    pub usable: u32,
-    next_row: u32,
-    reserved: [u32; 6],
-}
-
-/// A scored pose; the layout of `Ranked` in `kernels/hypotheses.cu`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct Ranked {
-    pose: [f64; 12],
-    score: u32,
-    inliers: u32,
-    slot: u32,
-    reserved: u32,
-}
-
-/// The verticals; the layout of `Vertical` in `kernels/hypotheses.cu`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct Verticals {
-    known: u32,
-    reserved: u32,
-    up: [[f64; 3]; 2],
-    rotation: [[f64; 3]; 3],
-}
-
-/// Argument of the kernel `fog`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct Rule {
-    tau: f32,
-    min_length: f32,
-    per_sum: f32,
-    per_square: f32,
-}
-
-/// Argument of the kernel `score`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct DeviceScoring {
-    metric: u32,
-    theta2: f32,
-    per_theta2: f32,
-}
-
-// SAFETY: numbers without gaps, laid out as C does.
-unsafe impl Plain for Totals {}
-// SAFETY: as above.
-unsafe impl Plain for Ranked {}
-// SAFETY: as above.
-unsafe impl Plain for Verticals {}
-
 struct Kernels {
     fog: Kernel,
     prune: Kernel,
+    sog_list: Kernel,
     sog_scores: Kernel,
-    sog_threshold: Kernel,
-    sog_count: Kernel,
-    sog_places: Kernel,
-    sog_collect: Kernel,
+    sog_above: Kernel,
+    sog_at: Kernel,
     pivot_order: Kernel,
     cliques: Kernel,
     poses: Kernel,
@@ -134,118 +64,16 @@ impl Kernels {
         Ok(Self {
             fog: bundle.kernel("fog")?,
             prune: bundle.kernel("prune")?,
+            sog_list: bundle.kernel("sog_list")?,
             sog_scores: bundle.kernel("sog_scores")?,
-            sog_threshold: bundle.kernel("sog_threshold")?,
-            sog_count: bundle.kernel("sog_count")?,
-            sog_places: bundle.kernel("sog_places")?,
-            sog_collect: bundle.kernel("sog_collect")?,
+            sog_above: bundle.kernel("sog_above")?,
+            sog_at: bundle.kernel("sog_at")?,
             pivot_order: bundle.kernel("pivot_order")?,
             cliques: bundle.kernel("cliques")?,
             poses: bundle.kernel("poses")?,
             score: bundle.kernel("score")?,
             rank: bundle.kernel("rank")?,
         })
-    }
-}
-
-/// A buffer of the host and its copy on the device.
-struct Both<T> {
-    host: PinnedBuffer<T>,
-    device: DeviceBuffer<T>,
-}
-
-impl<T: Plain> Both<T> {
-    fn new(context: &Arc<Context>, len: usize) -> Result<Self, GpuError> {
-        Ok(Self { host: PinnedBuffer::new(context, len)?, device: DeviceBuffer::new(context, len)? })
-    }
-
-    fn upload(&mut self, len: usize, stream: &Stream) -> Result<(), GpuError> {
-        self.device.upload(&self.host, len, stream)
-    }
-
-    fn download(&mut self, len: usize, stream: &Stream) -> Result<(), GpuError> {
-        self.device.download(&mut self.host, len, stream)
-    }
-}
-
-/// What goes in and the graph, for the largest number of correspondences.
-struct GraphMemory {
-    /// Source x y z, target x y z, weights.
-    numbers: Both<f32>,
-    heights: Both<f32>,
-    ids: Both<u64>,
-    verticals: Both<Verticals>,
-    gone: Both<u64>,
-    rows: DeviceBuffer<u64>,
-    degrees: DeviceBuffer<u32>,
-    histogram: DeviceBuffer<u32>,
-    /// Per row: best score, edges above and at the threshold.
-    best: DeviceBuffer<u32>,
-    above: DeviceBuffer<u32>,
-    at: DeviceBuffer<u32>,
-    totals: Both<Totals>,
-}
-
-impl GraphMemory {
-    fn new(context: &Arc<Context>, capacity: usize) -> Result<Self, GpuError> {
-        let padded = capacity.next_multiple_of(BLOCK);
-        Ok(Self {
-            numbers: Both::new(context, 7 * padded)?,
-            heights: Both::new(context, 2 * padded)?,
-            ids: Both::new(context, 2 * padded)?,
-            verticals: Both::new(context, 1)?,
-            gone: Both::new(context, padded / BLOCK)?,
-            rows: DeviceBuffer::new(context, padded * (padded / BLOCK))?,
-            degrees: DeviceBuffer::new(context, padded)?,
-            histogram: DeviceBuffer::new(context, padded)?,
-            best: DeviceBuffer::new(context, padded)?,
-            above: DeviceBuffer::new(context, padded + 1)?,
-            at: DeviceBuffer::new(context, padded + 1)?,
-            totals: Both::new(context, 1)?,
-        })
-    }
-
-    fn bytes(&self) -> usize {
-        let numbers = self.numbers.device.bytes() + self.heights.device.bytes() + self.ids.device.bytes();
-        let rows = [&self.degrees, &self.histogram, &self.best, &self.above, &self.at];
-        numbers + self.rows.bytes() + rows.iter().map(|b| b.bytes()).sum::<usize>()
-    }
-}
-
-/// What comes out, for as many pivots and triples as were asked for so far.
-struct FoundMemory {
-    pivots: usize,
-    slots: usize,
-    keys: DeviceBuffer<u64>,
-    ordered: DeviceBuffer<u64>,
-    triples: DeviceBuffer<[u32; 4]>,
-    poses: DeviceBuffer<[f64; 12]>,
-    single: DeviceBuffer<[f32; 12]>,
-    list: DeviceBuffer<u32>,
-    support: DeviceBuffer<[u32; 2]>,
-    ranked: Both<Ranked>,
-}
-
-impl FoundMemory {
-    fn new(context: &Arc<Context>, pivots: usize, slots: usize) -> Result<Self, GpuError> {
-        Ok(Self {
-            pivots,
-            slots,
-            keys: DeviceBuffer::new(context, pivots)?,
-            ordered: DeviceBuffer::new(context, pivots)?,
-            triples: DeviceBuffer::new(context, slots)?,
-            poses: DeviceBuffer::new(context, slots)?,
-            single: DeviceBuffer::new(context, slots)?,
-            list: DeviceBuffer::new(context, slots)?,
-            support: DeviceBuffer::new(context, slots)?,
-            ranked: Both::new(context, slots)?,
-        })
-    }
-
-    fn bytes(&self) -> usize {
-        let pivots = self.keys.bytes() + self.ordered.bytes();
-        let slots = self.triples.bytes() + self.poses.bytes() + self.single.bytes();
-        pivots + slots + self.list.bytes() + self.support.bytes() + self.ranked.device.bytes()
     }
 }
 
@@ -414,12 +242,16 @@ impl GpuSearch {
             padded,
             memory.degrees.address(),
             memory.histogram.address(),
+            memory.best.address(),
+            memory.at.address(),
+            memory.cut.address(),
             memory.totals.device.address(),
         )?;
         self.mark(GRAPH)
     }
 
-    /// Runs the search in the graph as it is and waits for the answer.
+    /// Runs the search in the graph as it is and waits for the answer; once after each `build` and
+    /// each `remove`.
     pub fn run(
         &mut self,
         pivots: usize,
@@ -450,51 +282,46 @@ impl GpuSearch {
         let (stream, kernels, g, f) = (&self.stream, &self.kernels, &self.graph, &self.found);
         let (n, words) = (self.n as u32, self.words() as u32);
         let (rows, degrees, totals) = (g.rows.address(), g.degrees.address(), g.totals.device.address());
-        // As many blocks as can be resident: each takes rows until none is left.
-        let blocks = (stream.context().processors() * 16).min(n);
+        // As many blocks as can be resident: each takes tasks until none is left.
+        let grid = (stream.context().processors() * 8, 1);
+        let threads = 8 * WARP;
+        let (best, at, keys) = (g.best.address(), g.at.address(), f.keys.address());
+        let (histogram, cut) = (g.histogram.address(), g.cut.address());
+        let room = g.edges.len() as u32;
+        let list = List { edges: g.edges.address(), scores: g.scores.address(), room, reserved: 0 };
+        let all_rows = (n.div_ceil(8), 1);
+        launch!(stream, kernels.sog_list, all_rows, threads, rows, degrees, n, words, list, totals)?;
         launch!(
             stream,
             kernels.sog_scores,
-            (blocks, 1),
-            128,
+            grid,
+            threads,
             rows,
             degrees,
             n,
             words,
-            g.histogram.address(),
-            g.best.address(),
-            totals,
+            k,
+            list,
+            histogram,
+            best,
+            totals
         )?;
-        launch!(stream, kernels.sog_threshold, (1, 1), 1024, g.histogram.address(), degrees, n, k, totals)?;
         launch!(
             stream,
-            kernels.sog_count,
-            (blocks, 1),
-            128,
+            kernels.sog_above,
+            grid,
+            threads,
             rows,
             degrees,
             n,
             words,
-            g.best.address(),
-            g.above.address(),
-            g.at.address(),
-            totals,
+            list,
+            best,
+            at,
+            keys,
+            totals
         )?;
-        launch!(stream, kernels.sog_places, (1, 1), 1024, g.above.address(), g.at.address(), n)?;
-        launch!(
-            stream,
-            kernels.sog_collect,
-            (blocks, 1),
-            128,
-            rows,
-            degrees,
-            n,
-            words,
-            g.above.address(),
-            g.at.address(),
-            totals,
-            f.keys.address(),
-        )?;
+        launch!(stream, kernels.sog_at, grid, threads, rows, degrees, n, words, list, at, cut, keys, totals)?;
         self.mark(SCORED)?;
         launch!(
             stream,
@@ -620,16 +447,6 @@ impl Drop for GpuSearch {
         if self.stream.context().bind().is_ok() {
             let _ = self.stream.wait();
         }
-    }
-}
-
-/// One array after another.
-fn copy_arrays<T: Plain>(into: &mut PinnedBuffer<T>, arrays: &[&[T]]) {
-    let mut rest = into.items_mut();
-    for array in arrays {
-        let (part, left) = std::mem::take(&mut rest).split_at_mut(array.len());
-        part.copy_from_slice(array);
-        rest = left;
     }
 }
 
