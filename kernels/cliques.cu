@@ -4,9 +4,10 @@
 // three edge scores; the best T are kept, ties by w. A block a pivot.
 #include "common.cuh"
 
-#define BLOCK 128
+#define CLIQUE_THREADS 256
+// Lanes that count for one candidate together.
 #define GROUP 16
-#define GROUPS (BLOCK / GROUP)
+#define GROUPS (CLIQUE_THREADS / GROUP)
 // Words whose candidates are listed at a time.
 #define CHUNK WARP
 
@@ -29,14 +30,14 @@ struct Pair {
 };
 
 // Slot p * per_pivot + t gets triple t of pivot p as (u, v, w, score); score zero means none.
-extern "C" __global__ void __launch_bounds__(BLOCK) cliques(
+extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS) cliques(
     const u64* __restrict__ rows, u32 words, const u64* __restrict__ pivots, u32 per_pivot,
     uint4* __restrict__ slots, Totals* __restrict__ totals) {
     __shared__ Pair pair;
     __shared__ u16 ends[CHUNK * 64];
     // Candidates of a chunk behind the best so far.
     __shared__ u64 keys[MAX_PER_PIVOT + CHUNK * 64];
-    __shared__ u64 warp_best[BLOCK / WARP];
+    __shared__ u64 warp_best[CLIQUE_THREADS / WARP];
     __shared__ u32 count;
     uint4* out = slots + (u64)blockIdx.x * per_pivot;
     if (blockIdx.x >= totals->pivots) {
@@ -50,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) cliques(
     if (threadIdx.x == 0) pair.words = 0;
     if (threadIdx.x < MAX_PER_PIVOT) keys[threadIdx.x] = 0;
     __syncthreads();
-    for (u32 base = 0; base < words; base += BLOCK) {
+    for (u32 base = 0; base < words; base += CLIQUE_THREADS) {
         const u32 k = base + threadIdx.x;
         const u64 a = k < words ? row_u[k] : 0, b = k < words ? row_v[k] : 0;
         const bool any = (a | b) != 0;
@@ -101,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) cliques(
         u64 kept = 0;
         for (u32 t = 0; t < per_pivot; ++t) {
             u64 mine = 0;
-            for (u32 i = threadIdx.x; i < MAX_PER_PIVOT + found; i += BLOCK) {
+            for (u32 i = threadIdx.x; i < MAX_PER_PIVOT + found; i += CLIQUE_THREADS) {
                 const u64 key = keys[i];
                 if (key < below && key > mine) mine = key;
             }
@@ -109,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) cliques(
             if (lane_id() == 0) warp_best[warp_id()] = mine;
             __syncthreads();
             u64 best = 0;
-            for (u32 i = 0; i < BLOCK / WARP; ++i) best = warp_best[i] > best ? warp_best[i] : best;
+            for (u32 i = 0; i < CLIQUE_THREADS / WARP; ++i) best = warp_best[i] > best ? warp_best[i] : best;
             __syncthreads();
             if (threadIdx.x == t) kept = best;
             below = best;

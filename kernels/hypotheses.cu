@@ -200,16 +200,16 @@ extern "C" __global__ void __launch_bounds__(64) poses(
     list[atomicAdd(&totals->posed, 1)] = slot;
 }
 
-#define BLOCK 128
+#define SCORE_THREADS 128
 // Hypotheses of a block.
 #define POSES 8
 // Correspondences of a thread at a time, and of a block.
 #define EACH 4
-#define STRETCH (BLOCK * EACH)
+#define STRETCH (SCORE_THREADS * EACH)
 
 // Adds the support of each listed hypothesis among a stretch of the correspondences: score in
 // units of 1/65536, and inliers.
-extern "C" __global__ void __launch_bounds__(BLOCK) score(
+extern "C" __global__ void __launch_bounds__(SCORE_THREADS) score(
     const float* __restrict__ points, const float* __restrict__ weights, u32 padded,
     Scoring scoring, const float4* __restrict__ single, const u32* __restrict__ list,
     u32* __restrict__ support, const Totals* __restrict__ totals) {
@@ -227,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) score(
 
     float p[EACH][7];
     for (u32 e = 0; e < EACH; ++e) {
-        const u32 i = blockIdx.y * STRETCH + e * BLOCK + threadIdx.x;
+        const u32 i = blockIdx.y * STRETCH + e * SCORE_THREADS + threadIdx.x;
         for (u32 c = 0; c < 6; ++c) p[e][c] = i < padded ? points[c * (u64)padded + i] : nanf("");
         p[e][6] = i < padded ? weights[i] : 0.0f;
     }

@@ -349,7 +349,7 @@ impl GpuSearch {
             stream,
             kernels.cliques,
             (k, 1),
-            128,
+            8 * WARP,
             g.rows.address(),
             words,
             f.ordered.address(),

@@ -66,7 +66,7 @@ pub fn problem(rows: &[Correspondence]) -> Problem {
     problem
 }
 
-/// Parameters with a preset's three lengths.
+/// Parameters with a preset's three lengths, on the CPU.
 pub fn preset(outdoor: bool) -> Params {
     let mut params = Params::default();
     let text = match outdoor {
@@ -74,7 +74,7 @@ pub fn preset(outdoor: bool) -> Params {
         false => include_str!("../../config/indoor.yaml"),
     };
     params.apply_yaml(text, "flashreg").expect("the preset is valid");
-    params
+    with(params, "backend.kind", Value::Text("cpu".into()))
 }
 
 pub fn with(mut params: Params, name: &str, value: Value) -> Params {
