@@ -1,7 +1,10 @@
-//! Latency of the registration: `cargo bench --no-default-features --bench registration [-- FRAMES]`.
+//! Latency of the registration:
+//! `cargo bench --no-default-features --features cuda --bench registration [-- FRAMES] [--backend cpu|cuda]`
+//! (the CPU unless said otherwise).
 //!
 //! One line a problem: size, graph, and p50 / p95 / p99 / max of the whole, CPU time of all
-//! threads; then the median of each stage. Quiet machines only; the figures that were kept stand in RESULTS.md.
+//! threads; then the median of each stage (on the GPU: device time between events, the last one
+//! host time). Quiet machines only; the figures that were kept stand in RESULTS.md.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -48,6 +51,7 @@ fn measure(name: &str, rows: &[Correspondence], params: &Params, frames: usize) 
         if frame == 4 {
             cpu = cpu_seconds();
         }
+        assert_eq!(result.backend, params.backend.kind.word(), "{}", result.reason);
         // The first frames touch their memory for the first time.
         if frame < 5 {
             let n = rows.len() as f64;
@@ -64,9 +68,9 @@ fn measure(name: &str, rows: &[Correspondence], params: &Params, frames: usize) 
     total.sort_by(f64::total_cmp);
     stages.iter_mut().for_each(|s| s.sort_by(f64::total_cmp));
     let q = |q: f64| quantile(&total, q);
-    let medians: Vec<String> = stages.iter().map(|s| format!("{:7.2}", quantile(s, 0.5))).collect();
+    let medians: Vec<String> = stages.iter().map(|s| format!("{:8.3}", quantile(s, 0.5))).collect();
     println!(
-        "{name:36} {facts} {:8.2} {:8.2} {:8.2} {:8.2} {cpu_ms:8.1} |{}",
+        "{name:36} {facts} {:8.3} {:8.3} {:8.3} {:8.3} {cpu_ms:8.1} |{}",
         q(0.5),
         q(0.95),
         q(0.99),
@@ -78,12 +82,19 @@ fn measure(name: &str, rows: &[Correspondence], params: &Params, frames: usize) 
 
 fn main() {
     // Cargo passes --bench.
-    let frames = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(200);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let frames = arguments.iter().find_map(|a| a.parse().ok()).unwrap_or(200);
+    let named = arguments.iter().position(|a| a == "--backend").and_then(|i| arguments.get(i + 1));
+    let backend = named.map_or("cpu", String::as_str);
+    let preset = |outdoor| with(preset(outdoor), "backend.kind", Value::Text(backend.into()));
     let outdoor = preset(true);
+    let registrar = Registrar::new(&outdoor).unwrap_or_else(|e| panic!("{e}"));
     println!(
-        "{frames} frames a line, {} threads, K = 1000, milliseconds",
-        Registrar::new(&outdoor).expect("a backend").threads()
+        "{frames} frames a line, {backend} ({}), {} threads, K = 1000, milliseconds",
+        registrar.why(),
+        registrar.threads()
     );
+    drop(registrar);
     println!(
         "{:36} {:>6} {:>9} {:>6} {:12} {:>8} {:>8} {:>8} {:>8} {:>8} | median of {}",
         "problem",
@@ -107,7 +118,7 @@ fn main() {
         measure("growth, 5 % inliers", &rows, &outdoor, frames / 4 + 1);
     }
     let rows = planted(&mut rng, 10_000, 10_000, STREET, 0.0, &truth);
-    let complete = with(outdoor, "registration.min_length", Value::Float(0.0));
+    let complete = with(outdoor.clone(), "registration.min_length", Value::Float(0.0));
     measure("complete graph", &rows, &complete, 5);
 
     let Some(pairs) = real_pairs() else { return };

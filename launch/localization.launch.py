@@ -84,7 +84,11 @@ def generate_launch_description():
             namespace=LaunchConfiguration('namespace'),
             arguments=['-d', os.path.join(CONFIG, 'flashreg.rviz')],
             parameters=[{'use_sim_time': ParameterValue(LaunchConfiguration('use_sim_time'), value_type=bool)}],
-            remappings=[('/tf', 'tf'), ('/tf_static', 'tf_static')],
+            remappings=[
+                ('/tf', 'tf'),
+                ('/tf_static', 'tf_static'),
+                ('correspondences_3d3d', LaunchConfiguration('correspondences')),
+            ],
             condition=IfCondition(LaunchConfiguration('rviz')),
         ),
     ])

@@ -80,6 +80,72 @@ pub fn align_three(source: &[Vector; 3], target: &[Vector; 3]) -> Option<(Pose, 
     Some((pose, if a.height < b.height { a.height } else { b.height }))
 }
 
+/// Known verticals of two frames.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Vertical {
+    /// Up in the source frame and in the target frame, unit vectors.
+    pub up: [[f64; 3]; 2],
+    /// Some rotation that carries the first onto the second, row by row.
+    pub rotation: [[f64; 3]; 3],
+}
+
+impl Vertical {
+    /// From two unit vectors.
+    pub fn new(source_up: &Vector, target_up: &Vector) -> Option<Self> {
+        let r = vertical_to_vertical(source_up, target_up)?;
+        let up = [source_up, target_up].map(|u| [u.x, u.y, u.z]);
+        Some(Self { up, rotation: [0, 1, 2].map(|i| [r[(i, 0)], r[(i, 1)], r[(i, 2)]]) })
+    }
+}
+
+/// The best rotation about known verticals and translation for three correspondences, and the
+/// largest horizontal distance between source points (m), which is what fixes the rotation.
+/// `None` if nothing fixes it.
+///
+/// The solution of [`Moments::pose_about`], written as [`align_three`] is and for the same reason.
+pub fn align_three_about(
+    source: &[Vector; 3],
+    target: &[Vector; 3],
+    vertical: &Vertical,
+) -> Option<(Pose, f64)> {
+    let s = source.map(|p| [p.x, p.y, p.z]);
+    let t = target.map(|p| [p.x, p.y, p.z]);
+    let [up_source, up] = vertical.up;
+    let horizontal = |a: &Triad, b: &Triad| {
+        let d = minus(a, b);
+        let along = dot(&up_source, &d);
+        let rest = [0, 1, 2].map(|k| d[k] - up_source[k] * along);
+        dot(&rest, &rest).sqrt()
+    };
+    let extent = horizontal(&s[0], &s[1]).max(horizontal(&s[0], &s[2])).max(horizontal(&s[1], &s[2]));
+    let (cs, ct) = (centroid(&s), centroid(&t));
+    let r0 = &vertical.rotation;
+    let (mut c, mut d) = (0.0, 0.0);
+    for k in 0..3 {
+        let (p, q) = (minus(&s[k], &cs), minus(&t[k], &ct));
+        let a = [dot(&r0[0], &p), dot(&r0[1], &p), dot(&r0[2], &p)];
+        c += dot(&a, &q) - dot(&a, &up) * dot(&q, &up);
+        d += dot(&up, &cross(&a, &q));
+    }
+    let length = (c * c + d * d).sqrt();
+    if !is_positive(length) {
+        return None;
+    }
+    let (c, d) = (c / length, d / length);
+    let [x, y, z] = up;
+    let rest = 1.0 - c;
+    let turn = [
+        [x * x * rest + c, x * y * rest - z * d, x * z * rest + y * d],
+        [y * x * rest + z * d, y * y * rest + c, y * z * rest - x * d],
+        [z * x * rest - y * d, z * y * rest + x * d, z * z * rest + c],
+    ];
+    let rotation = turn.map(|t| [0, 1, 2].map(|j| (t[0] * r0[0][j] + t[1] * r0[1][j]) + t[2] * r0[2][j]));
+    let translation = [0, 1, 2].map(|i| ct[i] - dot(&rotation[i], &cs));
+    let pose =
+        Pose { rotation: Matrix3::from_fn(|i, j| rotation[i][j]), translation: Vector::from(translation) };
+    Some((pose, extent))
+}
+
 type Triad = [f64; 3];
 
 fn minus(a: &Triad, b: &Triad) -> Triad {
@@ -329,6 +395,19 @@ mod tests {
             let pose = moments(&s, &t).pose_about(&up_s, &up_t).unwrap();
             let (re, te) = pose_error(&pose.to_rigid(), &truth);
             assert!(re < 1e-7 && te < 1e-6, "{re} {te}");
+            // Three noisy points: the closed form and the general one agree.
+            let mut point = || Vector::from_fn(|_, _| rng.random_range(-5.0..5.0));
+            let s = [point(), point(), point()];
+            let noise = [point() * 0.02, point() * 0.02, point() * 0.02];
+            let t = [0, 1, 2].map(|k| (truth * Point::from(s[k])).coords + noise[k]);
+            let vertical = Vertical::new(&up_s, &up_t).unwrap();
+            let (pose, extent) = align_three_about(&s, &t, &vertical).unwrap();
+            let general = moments(&s, &t).pose_about(&up_s, &up_t).unwrap();
+            assert!(extent > 0.0 && (pose.rotation * up_s - up_t).norm() < 1e-12);
+            if extent > 0.3 {
+                assert!((pose.rotation - general.rotation).norm() < 1e-9);
+                assert!((pose.translation - general.translation).norm() < 1e-8);
+            }
         }
     }
 }

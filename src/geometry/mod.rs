@@ -2,7 +2,7 @@
 
 mod align;
 
-pub use align::{align_three, pose_error, Moments, Pose};
+pub use align::{align_three, align_three_about, pose_error, Moments, Pose, Vertical};
 
 /// A rigid transform in double precision.
 pub type Rigid = nalgebra::Isometry3<f64>;

@@ -1,3 +1,13 @@
-//! The CUDA device: found, loaded and checked at run time.
+//! The CUDA device: found, loaded and checked at run time. Nothing of NVIDIA is needed to build,
+//! and nothing to start on a machine without a GPU.
 
+#[cfg(feature = "cuda")]
+pub mod buffers;
+#[cfg(feature = "cuda")]
+pub mod bundle;
+#[cfg(feature = "cuda")]
+pub mod context;
 pub mod device;
+mod error;
+
+pub use error::GpuError;

@@ -227,6 +227,12 @@ pub fn bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = usize> {
 /// Words in a cache line.
 const LINE: usize = 8;
 
+/// Factors of the condition that is necessary for an edge, see `Rule::may_join`.
+#[inline(always)]
+pub fn candidate_factors(tau: f32) -> (f32, f32) {
+    (2.14 * tau * tau, 1.0 / (1u64 << 38) as f32)
+}
+
 #[derive(Clone, Copy)]
 struct Rule {
     tau: f32,
@@ -241,14 +247,9 @@ impl Rule {
     /// their own rounding is not small beside tau.
     #[inline(always)]
     fn may_join(self, a: f32, b: f32) -> bool {
-        let (per_sum, per_square) = self.candidate_factors();
+        let (per_sum, per_square) = candidate_factors(self.tau);
         let (difference, sum) = (a - b, a + b);
         difference * difference < sum * (per_sum + per_square * sum)
-    }
-
-    #[inline(always)]
-    fn candidate_factors(self) -> (f32, f32) {
-        (2.14 * self.tau * self.tau, 1.0 / (1u64 << 38) as f32)
     }
 
     /// The rule of Eqs. 1 and 2 from the squared lengths.
@@ -323,7 +324,7 @@ fn row_plain(rule: Rule, row: &Row, columns: &Columns) -> u64 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Columns, Row, Rule, BLOCK};
+    use super::{candidate_factors, Columns, Row, Rule, BLOCK};
     use std::arch::x86_64::*;
 
     /// As `row_plain`, eight columns at a time, square roots only where an edge is possible.
@@ -332,7 +333,7 @@ mod avx2 {
     pub fn row(rule: Rule, row: &Row, columns: &Columns) -> u64 {
         let source = splat(&row[0]);
         let target = splat(&row[1]);
-        let (per_sum, per_square) = rule.candidate_factors();
+        let (per_sum, per_square) = candidate_factors(rule.tau);
         let (per_sum, per_square) = (_mm256_set1_ps(per_sum), _mm256_set1_ps(per_square));
         let (tau, r) = (_mm256_set1_ps(rule.tau), _mm256_set1_ps(rule.min_length));
         let sign = _mm256_set1_ps(-0.0);

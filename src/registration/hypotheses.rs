@@ -8,7 +8,7 @@
 use super::cliques::Triple;
 use super::lanes::{Deadline, Lanes, OverBudget, Shared};
 use super::layout::Layout;
-use crate::geometry::{align_three, Moments, Pose, Vector};
+use crate::geometry::{align_three, align_three_about, Pose};
 use crate::params::Metric;
 use multiversion::multiversion;
 
@@ -82,28 +82,11 @@ pub fn evaluate<L: Send>(
 fn pose_of(layout: &Layout, triple: &Triple, min_height: f64) -> Option<Pose> {
     let source = triple.corners.map(|i| layout.source_at(i as usize));
     let target = triple.corners.map(|i| layout.target_at(i as usize));
-    match layout.up {
-        None => {
-            align_three(&source, &target).filter(|(_, height)| *height > min_height).map(|(pose, _)| pose)
-        }
-        Some([source_up, target_up]) => {
-            if horizontal_extent(&source, &source_up) <= min_height {
-                return None;
-            }
-            let mut moments = Moments::default();
-            source.iter().zip(&target).for_each(|(s, t)| moments.add(s, t, 1.0));
-            moments.pose_about(&source_up, &target_up)
-        }
-    }
-}
-
-/// Largest horizontal distance between the corners: what fixes the yaw.
-fn horizontal_extent(p: &[Vector; 3], up: &Vector) -> f64 {
-    let side = |a: usize, b: usize| {
-        let d = p[a] - p[b];
-        (d - up * up.dot(&d)).norm()
+    let aligned = match &layout.vertical {
+        None => align_three(&source, &target),
+        Some(vertical) => align_three_about(&source, &target, vertical),
     };
-    side(0, 1).max(side(0, 2)).max(side(1, 2))
+    aligned.filter(|(_, extent)| *extent > min_height).map(|(pose, _)| pose)
 }
 
 /// Score (units of 1 / [`UNIT`]) and inliers of a pose over all correspondences.

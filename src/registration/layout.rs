@@ -1,7 +1,7 @@
 //! Correspondences laid out for the kernels: one array per coordinate, single precision, centred.
 
 use super::Problem;
-use crate::geometry::{Point, Vector};
+use crate::geometry::{Point, Vector, Vertical};
 
 /// Rows are padded to a multiple of this, so that kernels work on whole words of bits.
 pub const BLOCK: usize = 64;
@@ -25,6 +25,8 @@ pub struct Layout {
     pub ids: [Vec<u64>; 2],
     /// Verticals (unit vectors), source and target.
     pub up: Option<[Vector; 2]>,
+    /// The same with a rotation from one to the other.
+    pub vertical: Option<Vertical>,
     /// What was subtracted from the source coordinates, m.
     pub source_origin: Vector,
     /// What was subtracted from the target coordinates, m.
@@ -87,6 +89,7 @@ impl Layout {
         refill(&mut self.weight, padded, 0.0, rows.iter().map(|r| r.weight / heaviest));
 
         self.up = problem.up();
+        self.vertical = self.up.and_then(|[source, target]| Vertical::new(&source, &target));
         self.height.iter_mut().for_each(Vec::clear);
         if let Some(up) = self.up {
             let origins = [self.source_origin, self.target_origin];

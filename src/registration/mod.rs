@@ -7,7 +7,12 @@ mod acceptance;
 pub mod bounded;
 pub mod cliques;
 mod cpu;
+mod finish;
 pub mod fog;
+#[cfg(feature = "cuda")]
+pub mod gpu;
+#[cfg(feature = "cuda")]
+mod gpu_memory;
 pub mod hypotheses;
 pub mod lanes;
 pub mod layout;
@@ -16,6 +21,8 @@ mod problem;
 mod refine;
 mod registrar;
 mod result;
+#[cfg(feature = "cuda")]
+mod self_test;
 
 pub use problem::{Correspondence, Problem};
 pub use registrar::{BackendError, Registrar};

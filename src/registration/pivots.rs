@@ -21,6 +21,11 @@ impl Pivot {
         Self(u64::from(score) << 32 | (0xffff - u as u64) << 16 | (0xffff - v as u64))
     }
 
+    /// From the number by which pivots compare.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// First end.
     pub fn u(self) -> usize {
         0xffff - (self.0 >> 16 & 0xffff) as usize

@@ -1,8 +1,10 @@
 //! Chooses the backend and runs registrations.
 
 use super::cpu::Cpu;
-use super::{Problem, Registration};
-use crate::params::{BackendChoice, Params};
+use super::{Problem, Reason, Registration};
+use crate::gpu::GpuError;
+use crate::params::{BackendChoice, Params, Search};
+use crate::status::Status;
 
 /// Something that registers: the same numbers out of every one.
 pub(super) trait Backend: Send {
@@ -10,8 +12,14 @@ pub(super) trait Backend: Send {
     fn name(&self) -> &'static str;
     /// Threads of the CPU that compute.
     fn threads(&self) -> usize;
-    /// Registers one problem into `result`, reusing its buffers.
-    fn register(&mut self, problem: &Problem, params: &Params, result: &mut Registration);
+    /// Registers one problem into `result`, reusing its buffers. After an error the result is
+    /// undefined and the backend must be replaced.
+    fn register(
+        &mut self,
+        problem: &Problem,
+        params: &Params,
+        result: &mut Registration,
+    ) -> Result<(), GpuError>;
 }
 
 /// Why a backend cannot be had.
@@ -25,35 +33,127 @@ pub enum BackendError {
     Threads(String),
 }
 
+/// The CUDA backend, tested, and what was taken.
+type Made = (Box<dyn Backend>, String);
+
+#[cfg(feature = "cuda")]
+fn cuda(params: &Params) -> Result<Made, GpuError> {
+    let cache = crate::gpu::bundle::cache_folder();
+    let (mut gpu, what) = super::gpu::Gpu::start(params, cache.as_deref())?;
+    super::self_test::self_test(&mut gpu, params)?;
+    Ok((Box::new(gpu), what))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(_: &Params) -> Result<Made, GpuError> {
+    let why = crate::gpu::device::probe().driver.err();
+    Err(GpuError::Absent(why.unwrap_or_default()))
+}
+
+/// What the CUDA backend leaves to the CPU.
+const BOUNDED: &str = "search: bounded runs on the CPU, the CUDA kernels are those of the exact search";
+
 /// Runs registrations on the backend chosen at start. Memory is made for
 /// `registration.max_correspondences` and reused.
+///
+/// A CUDA error during a registration gives [`Status::GpuFault`] for that frame. The backend is
+/// then made anew; after the second error the CPU takes its place.
 pub struct Registrar {
     backend: Box<dyn Backend>,
     why: String,
     result: Registration,
+    /// The parameters at start.
+    start: Params,
+    /// Makes the CUDA backend anew.
+    remake: fn(&Params) -> Result<Made, GpuError>,
+    faults: u64,
+    /// The CPU for what the CUDA backend does not do; made when first needed.
+    stand_in: Option<Cpu>,
 }
 
 impl Registrar {
     /// Chooses the backend (`backend.kind`) and makes its memory.
     pub fn new(params: &Params) -> Result<Self, BackendError> {
-        const NO_KERNELS: &str = "this version has no CUDA kernels for the registration";
-        let why = match params.backend.kind {
-            BackendChoice::Cuda => return Err(BackendError::NoCuda(NO_KERNELS.to_owned())),
-            BackendChoice::Cpu => "backend.kind is cpu",
-            BackendChoice::Auto => NO_KERNELS,
+        let (backend, mut why): (Box<dyn Backend>, _) = match params.backend.kind {
+            BackendChoice::Cpu => (Box::new(Cpu::start(params)?), "backend.kind is cpu".to_owned()),
+            BackendChoice::Cuda => cuda(params).map_err(|e| BackendError::NoCuda(e.to_string()))?,
+            BackendChoice::Auto => match cuda(params) {
+                Ok(made) => made,
+                Err(e) => (Box::new(Cpu::start(params)?), e.to_string()),
+            },
         };
+        if backend.name() == "cuda" && params.registration.search == Search::Bounded {
+            why = format!("{why}; {BOUNDED}");
+        }
         Ok(Self {
-            backend: Box::new(Cpu::new(params)?),
-            why: why.to_owned(),
+            backend,
+            why,
             result: Registration::default(),
+            start: params.clone(),
+            remake: cuda,
+            faults: 0,
+            stand_in: None,
         })
     }
 
     /// Registers one problem. Live parameters are taken as given; those read at start are as they
     /// were in [`Registrar::new`].
     pub fn register(&mut self, problem: &Problem, params: &Params) -> &Registration {
-        self.backend.register(problem, params, &mut self.result);
+        let done = match params.registration.search {
+            Search::Bounded if self.backend.name() == "cuda" => self.on_the_cpu(problem, params),
+            _ => self.backend.register(problem, params, &mut self.result),
+        };
+        if let Err(error) = done {
+            self.result.reset(self.backend.name(), problem.len());
+            (self.result.status, self.result.reason) = (Status::GpuFault, Reason::GpuFault(error.code()));
+            self.replace(&error);
+        }
         &self.result
+    }
+
+    fn on_the_cpu(&mut self, problem: &Problem, params: &Params) -> Result<(), GpuError> {
+        if self.stand_in.is_none() {
+            log::warn!("{BOUNDED}");
+            let cpu = Cpu::start(&self.start).map_err(|e| GpuError::Absent(e.to_string()))?;
+            self.stand_in = Some(cpu);
+        }
+        match &mut self.stand_in {
+            Some(cpu) => cpu.register(problem, params, &mut self.result),
+            None => Ok(()),
+        }
+    }
+
+    /// After an error of the backend: the same anew, once, then the CPU.
+    fn replace(&mut self, error: &GpuError) {
+        self.faults += 1;
+        log::error!("the CUDA backend failed: {error}");
+        let again = match self.faults {
+            1 => self.made_anew(error),
+            _ => Err(format!("CUDA failed {} times, last: {error}", self.faults)),
+        };
+        let why = match again {
+            Ok(()) => return,
+            Err(why) => why,
+        };
+        match Cpu::start(&self.start) {
+            Ok(cpu) => {
+                log::error!("the CPU takes over: {why}");
+                self.backend = Box::new(cpu);
+                self.why = why;
+            }
+            Err(e) => log::error!("{e}"),
+        }
+    }
+
+    fn made_anew(&mut self, error: &GpuError) -> Result<(), String> {
+        // The failed context has to go before a new one is made.
+        self.backend = Box::new(Gone);
+        let (backend, what) =
+            (self.remake)(&self.start).map_err(|e| format!("CUDA failed ({error}) and then: {e}"))?;
+        self.backend = backend;
+        self.why = format!("{what}; made anew after: {error}");
+        log::warn!("the CUDA backend was made anew");
+        Ok(())
     }
 
     /// `cpu` or `cuda`.
@@ -66,8 +166,133 @@ impl Registrar {
         self.backend.threads()
     }
 
-    /// Why this backend was chosen, for the log and `/diagnostics`.
+    /// Why this backend was chosen, for the log and `/diagnostics`; for CUDA also the device.
     pub fn why(&self) -> &str {
         &self.why
+    }
+
+    /// Errors of the GPU so far.
+    pub fn faults(&self) -> u64 {
+        self.faults
+    }
+}
+
+/// Stands where a failed backend was.
+struct Gone;
+
+impl Backend for Gone {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn register(&mut self, _: &Problem, _: &Params, _: &mut Registration) -> Result<(), GpuError> {
+        Err(GpuError::Absent("the CUDA backend is gone".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Point;
+    use crate::registration::Correspondence;
+
+    fn lost() -> GpuError {
+        GpuError::Cuda { doing: "waiting for the device", code: 700, name: "CUDA_ERROR".to_owned() }
+    }
+
+    /// The CPU under another name; fails when it is told to.
+    struct Fake {
+        cpu: Cpu,
+        good_frames: usize,
+    }
+
+    impl Backend for Fake {
+        fn name(&self) -> &'static str {
+            "cuda"
+        }
+        fn threads(&self) -> usize {
+            1
+        }
+        fn register(&mut self, p: &Problem, params: &Params, out: &mut Registration) -> Result<(), GpuError> {
+            if self.good_frames == 0 {
+                // What a search that broke off may leave behind.
+                out.status = Status::Ok;
+                return Err(lost());
+            }
+            self.good_frames -= 1;
+            self.cpu.register(p, params, out)?;
+            out.backend = "cuda";
+            Ok(())
+        }
+    }
+
+    fn fake(params: &Params) -> Result<Made, GpuError> {
+        let cpu = Cpu::start(params).map_err(|e| GpuError::Absent(e.to_string()))?;
+        Ok((Box::new(Fake { cpu, good_frames: 1 }), "a fake".to_owned()))
+    }
+
+    fn small() -> Params {
+        let mut params = Params::default();
+        params.registration.max_correspondences = 100;
+        params.backend.kind = BackendChoice::Cpu;
+        params
+    }
+
+    fn registrar(remake: fn(&Params) -> Result<Made, GpuError>) -> Registrar {
+        let params = small();
+        let (backend, why) = fake(&params).expect("a fake");
+        Registrar { backend, why, remake, ..Registrar::new(&params).expect("the CPU") }
+    }
+
+    fn problem() -> Problem {
+        let mut problem = Problem::with_capacity(4);
+        for p in [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]] {
+            problem.push(Correspondence::new(Point::from(p), Point::from(p)));
+        }
+        problem
+    }
+
+    #[test]
+    fn a_fault_costs_a_frame_and_the_second_one_brings_the_cpu() {
+        let (mut registrar, params, problem) = (registrar(fake), small(), problem());
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            let r = registrar.register(&problem, &params);
+            assert!(r.status != Status::Ok && (r.triples > 0) == (r.status != Status::GpuFault));
+            seen.push((r.status == Status::GpuFault, r.backend));
+        }
+        let good = |backend| (false, backend);
+        let fault = (true, "cuda");
+        assert_eq!(seen, [good("cuda"), fault, good("cuda"), fault, good("cpu"), good("cpu")]);
+        assert_eq!((registrar.faults(), registrar.backend()), (2, "cpu"));
+        assert!(registrar.why().contains("700"), "{}", registrar.why());
+    }
+
+    #[test]
+    fn a_gpu_that_does_not_come_back_is_replaced_at_once() {
+        let mut registrar = registrar(|_| Err(GpuError::Absent("there is no CUDA device".to_owned())));
+        let (params, problem) = (small(), problem());
+        registrar.register(&problem, &params);
+        let r = registrar.register(&problem, &params);
+        assert_eq!((r.status, r.reason), (Status::GpuFault, Reason::GpuFault(700)));
+        assert_eq!((r.target_t_source, r.inlier_mask.len()), (None, 4));
+        assert_eq!(registrar.register(&problem, &params).backend, "cpu");
+        assert!(registrar.why().contains("there is no CUDA device"), "{}", registrar.why());
+    }
+
+    #[test]
+    fn the_bounded_search_runs_on_the_cpu() {
+        let (mut registrar, mut params, problem) = (registrar(fake), small(), problem());
+        params.registration.search = Search::Bounded;
+        for _ in 0..3 {
+            assert_eq!(registrar.register(&problem, &params).backend, "cpu");
+        }
+        params.registration.search = Search::Exact;
+        assert_eq!(registrar.register(&problem, &params).backend, "cuda");
+        assert_eq!((registrar.backend(), registrar.faults()), ("cuda", 0));
     }
 }

@@ -119,6 +119,9 @@ pub enum Reason {
     /// The time budget was spent.
     #[error("over_budget: {0:.1} ms")]
     OverBudget(f64),
+    /// The GPU failed.
+    #[error("gpu_fault: CUDA error {0}")]
+    GpuFault(i32),
 }
 
 /// The best pose that is elsewhere.

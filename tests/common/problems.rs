@@ -66,7 +66,7 @@ pub fn problem(rows: &[Correspondence]) -> Problem {
     problem
 }
 
-/// Parameters with a preset's three lengths.
+/// Parameters with a preset's three lengths, on the CPU.
 pub fn preset(outdoor: bool) -> Params {
     let mut params = Params::default();
     let text = match outdoor {
@@ -74,7 +74,7 @@ pub fn preset(outdoor: bool) -> Params {
         false => include_str!("../../config/indoor.yaml"),
     };
     params.apply_yaml(text, "flashreg").expect("the preset is valid");
-    params
+    with(params, "backend.kind", Value::Text("cpu".into()))
 }
 
 pub fn with(mut params: Params, name: &str, value: Value) -> Params {
@@ -95,9 +95,11 @@ pub struct RealPair {
     pub bound: (f64, f64),
 }
 
-/// The real pairs beside the project, or `None` with a note where they are absent.
+/// The real pairs in the folder `FLASHREG_DATA` or beside the project, or `None` with a note where
+/// they are absent.
 pub fn real_pairs() -> Option<Vec<RealPair>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/registration");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/registration");
+    let folder = std::env::var_os("FLASHREG_DATA").map_or_else(beside, PathBuf::from);
     let Ok(truth) = std::fs::read_to_string(folder.join("truth.json")) else {
         println!("skipped: no data");
         return None;

@@ -101,7 +101,8 @@ fn print(report: &Report) {
     say(if report.ok { "The node can run." } else { "The node cannot run: see PROBLEM above." });
 }
 
-const SOURCE_ROS: &str = "source the set-up file of a ROS 2 installation, e.g. `. /opt/ros/jazzy/setup.sh`";
+const SOURCE_ROS: &str =
+    "source the set-up file of a ROS 2 installation, e.g. `. /opt/ros/jazzy/setup.sh`, or `. .ros/env.sh` after tools/setup";
 
 fn ros(checks: &mut Vec<Check>) {
     let variable = |name| env::var(name).ok().filter(|v| !v.trim().is_empty());
@@ -210,10 +211,6 @@ fn cuda(checks: &mut Vec<Check>, cuda: &CudaProbe) {
         ),
         (Err(why), None) => Check::note("CUDA compiler", why, "not needed without a CUDA device"),
     });
-    checks.push(match Registrar::new(&Params::default()) {
-        Ok(registrar) => Check::ok("backend", format!("{} ({})", registrar.backend(), registrar.why())),
-        Err(e) => Check::problem("backend", e.to_string(), "set backend.kind to cpu"),
-    });
 }
 
 fn processor(checks: &mut Vec<Check>) {
@@ -248,6 +245,10 @@ fn config(checks: &mut Vec<Check>, files: &[PathBuf]) {
             ),
         });
     }
+    checks.push(match Registrar::new(&params) {
+        Ok(registrar) => Check::ok("backend", format!("{} ({})", registrar.backend(), registrar.why())),
+        Err(e) => Check::problem("backend", e.to_string(), "set backend.kind to cpu"),
+    });
 }
 
 /// The largest message is 16,384 rows of 32 bytes: half a megabyte. A buffer holds eight.

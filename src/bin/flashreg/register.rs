@@ -191,8 +191,9 @@ impl Outcome<'_> {
                 "weight": self.file.dropped.weight,
                 "truncated": self.cut,
             },
-            "covariance": rows(&|i, j| r.covariance[(i, j)], 6),
-            "margin": r.margin,
+            // Without a pose there is nothing to be sure of: null, not zero.
+            "covariance": r.target_t_source.map(|_| rows(&|i, j| r.covariance[(i, j)], 6)),
+            "margin": r.target_t_source.map(|_| r.margin),
             "score": r.score,
             "log10_false_alarms": r.log10_false_alarms,
             "spread": r.spread,
@@ -255,7 +256,9 @@ impl Outcome<'_> {
         line("inliers", format!("{} of {} ({} independent)", r.inliers, self.used, r.independent_inliers));
         let other =
             r.runner_up.map_or(String::new(), |o| format!(", the next pose has {} inliers", o.inliers));
-        line("margin", format!("{:.3}{other}", r.margin));
+        if r.target_t_source.is_some() {
+            line("margin", format!("{:.3}{other}", r.margin));
+        }
         let dropped = self.file.dropped;
         if dropped.non_finite + dropped.weight + self.cut > 0 {
             line(

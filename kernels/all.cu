@@ -1,0 +1,5 @@
+// Every kernel of the registration: one module.
+#include "fog.cu"
+#include "sog.cu"
+#include "cliques.cu"
+#include "hypotheses.cu"

@@ -1,0 +1,206 @@
+//! Context, stream, events and launches: the driver's calls, each one checked.
+
+use super::device;
+use super::error::GpuError;
+use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute, CUevent, CUfunction, CUstream};
+use cudarc::driver::{result, sys, DriverError};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Adds to an error of the driver what was attempted.
+pub(super) trait Doing<T> {
+    fn doing(self, what: &'static str) -> Result<T, GpuError>;
+}
+
+impl<T> Doing<T> for Result<T, DriverError> {
+    fn doing(self, what: &'static str) -> Result<T, GpuError> {
+        self.map_err(|e| {
+            let text = |s: Result<&std::ffi::CStr, DriverError>| s.map(|s| s.to_string_lossy().into_owned());
+            let name = text(e.error_name()).unwrap_or_else(|_| "unknown".to_owned());
+            let name = text(e.error_string()).map_or(name.clone(), |meaning| format!("{name}: {meaning}"));
+            GpuError::Cuda { doing: what, code: e.0 as i32, name }
+        })
+    }
+}
+
+/// The device's primary context, held while this lives.
+pub struct Context {
+    device: sys::CUdevice,
+    raw: CUcontext,
+    facts: device::Device,
+    processors: u32,
+}
+
+// SAFETY: contexts of the driver may be used from any thread that makes them current.
+unsafe impl Send for Context {}
+// SAFETY: as above; the fields do not change.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// The context of the first device that answers.
+    pub fn first() -> Result<Arc<Self>, GpuError> {
+        // The library is there if this succeeds; without it the calls below would panic.
+        let driver = device::probe().driver.map_err(GpuError::Absent)?;
+        let Some((ordinal, facts)) =
+            driver.devices.iter().enumerate().find_map(|(n, d)| d.as_ref().ok().map(|d| (n, d)))
+        else {
+            let why = driver.devices.into_iter().find_map(Result::err);
+            return Err(GpuError::Absent(why.unwrap_or_else(|| "there is no CUDA device".to_owned())));
+        };
+        let device = result::device::get(ordinal as i32).doing("opening the device")?;
+        let count = Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        // SAFETY: `device` was returned by `get`.
+        let processors = unsafe { result::device::get_attribute(device, count) }
+            .doing("asking for the number of multiprocessors")?;
+        // SAFETY: `device` was returned by `get`.
+        let raw = unsafe { result::primary_ctx::retain(device) }.doing("making a context")?;
+        let context =
+            Self { device, raw, facts: facts.clone(), processors: processors.max(1).unsigned_abs() };
+        context.bind()?;
+        Ok(Arc::new(context))
+    }
+
+    /// Makes it the context of the calling thread.
+    pub fn bind(&self) -> Result<(), GpuError> {
+        // SAFETY: the context is retained.
+        unsafe { result::ctx::set_current(self.raw) }.doing("binding the context")
+    }
+
+    /// The device.
+    pub fn device(&self) -> &device::Device {
+        &self.facts
+    }
+
+    /// Its multiprocessors.
+    pub fn processors(&self) -> u32 {
+        self.processors
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained in `first`. An error leaves nothing to be done.
+        let _ = unsafe { result::primary_ctx::release(self.device) };
+    }
+}
+
+/// An ordered queue of work for the device.
+pub struct Stream {
+    raw: CUstream,
+    context: Arc<Context>,
+}
+
+// SAFETY: as for `Context`.
+unsafe impl Send for Stream {}
+
+/// Blocks and threads of a launch.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Blocks in x and y.
+    pub grid: (u32, u32),
+    /// Threads of a block.
+    pub block: u32,
+}
+
+impl Stream {
+    /// A new queue.
+    pub fn new(context: &Arc<Context>) -> Result<Self, GpuError> {
+        context.bind()?;
+        let raw = result::stream::create(result::stream::StreamKind::NonBlocking).doing("making a stream")?;
+        Ok(Self { raw, context: Arc::clone(context) })
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Waits until all of it is done.
+    pub fn wait(&self) -> Result<(), GpuError> {
+        // SAFETY: the stream lives.
+        unsafe { result::stream::synchronize(self.raw) }.doing("waiting for the device")
+    }
+
+    pub(super) fn raw(&self) -> CUstream {
+        self.raw
+    }
+
+    /// Launches a kernel; `arguments` point to its arguments in order. A grid without blocks is no
+    /// launch.
+    ///
+    /// # Safety
+    /// Number and types of the arguments are the kernel's, and the memory that they name holds
+    /// what the kernel reads and writes.
+    pub unsafe fn launch(
+        &self,
+        kernel: Kernel,
+        shape: Shape,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), GpuError> {
+        let (x, y) = shape.grid;
+        if x == 0 || y == 0 {
+            return Ok(());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { result::launch_kernel(kernel.raw, (x, y, 1), (shape.block, 1, 1), 0, self.raw, arguments) }
+            .doing("launching a kernel")
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.context.bind().is_ok() {
+            // SAFETY: made in `new`. An error leaves nothing to be done.
+            let _ = unsafe { result::stream::destroy(self.raw) };
+        }
+    }
+}
+
+/// A kernel of a loaded module; must not outlive it.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    pub(super) raw: CUfunction,
+}
+
+// SAFETY: as for `Context`.
+unsafe impl Send for Kernel {}
+
+/// A moment in a stream.
+pub struct Event {
+    raw: CUevent,
+    context: Arc<Context>,
+}
+
+// SAFETY: as for `Context`.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// A new event.
+    pub fn new(context: &Arc<Context>) -> Result<Self, GpuError> {
+        context.bind()?;
+        let raw = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).doing("making an event")?;
+        Ok(Self { raw, context: Arc::clone(context) })
+    }
+
+    /// Marks the end of what was queued so far.
+    pub fn record(&self, stream: &Stream) -> Result<(), GpuError> {
+        // SAFETY: both live.
+        unsafe { result::event::record(self.raw, stream.raw) }.doing("recording an event")
+    }
+
+    /// Microseconds from `earlier` to this; both must have happened.
+    pub fn since(&self, earlier: &Event) -> Result<f64, GpuError> {
+        // SAFETY: both live.
+        let ms = unsafe { result::event::elapsed(earlier.raw, self.raw) }.doing("reading an event")?;
+        Ok(f64::from(ms) * 1e3)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.context.bind().is_ok() {
+            // SAFETY: made in `new`. An error leaves nothing to be done.
+            let _ = unsafe { result::event::destroy(self.raw) };
+        }
+    }
+}

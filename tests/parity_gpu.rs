@@ -1,0 +1,395 @@
+//! The search on the GPU against the search on the CPU, stage by stage and as a whole: the same
+//! bits. Skipped where there is no CUDA device.
+#![cfg(feature = "cuda")]
+
+mod common;
+
+use common::problems::*;
+use flashreg::geometry::{Rigid, Vector};
+use flashreg::gpu::device;
+use flashreg::params::{Metric, Params, Value};
+use flashreg::registration::cliques::{self, Extent, Slots};
+use flashreg::registration::fog::Graph;
+use flashreg::registration::gpu::{GpuSearch, Totals};
+use flashreg::registration::hypotheses::{self, Hypothesis, Scoring};
+use flashreg::registration::lanes::{Deadline, Lanes};
+use flashreg::registration::layout::Layout;
+use flashreg::registration::pivots::{self, Lane, View};
+use flashreg::registration::{Correspondence, Problem, Registrar};
+use rand::Rng;
+use std::time::Instant;
+
+/// The GPU with memory for `capacity` correspondences and few pivots, so that it must grow.
+fn gpu(capacity: usize) -> Option<GpuSearch> {
+    if let Some(device) = device::probe().first_device() {
+        let cache = tempfile::tempdir().expect("a folder");
+        // Not made by a test that expects it to work: a device that cannot be used is a failure.
+        let made = GpuSearch::new(capacity, 10, 1, Some(cache.path()));
+        return Some(made.unwrap_or_else(|e| panic!("{} cannot be used: {e}", device.name)));
+    }
+    println!("skipped: no CUDA device");
+    None
+}
+
+#[derive(Clone, Copy)]
+struct Settings {
+    tau: f32,
+    r: f32,
+    k: usize,
+    t: usize,
+    scoring: Scoring,
+}
+
+const INDOOR: Settings = Settings {
+    tau: 0.012,
+    r: 0.15,
+    k: 200,
+    t: 2,
+    scoring: Scoring { metric: Metric::Quadratic, threshold: 0.1 },
+};
+
+/// What a search leaves behind.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    pivots: Vec<(usize, usize, u32)>,
+    triples: Vec<[u32; 4]>,
+    /// Bits of the pose, score, inliers; best first.
+    ranked: Vec<([u64; 12], u64, u32)>,
+}
+
+fn bits(h: &Hypothesis) -> ([u64; 12], u64, u32) {
+    let mut pose = [0; 12];
+    for i in 0..3 {
+        for j in 0..3 {
+            pose[3 * i + j] = h.pose.rotation[(i, j)].to_bits();
+        }
+        pose[9 + i] = h.pose.translation[i].to_bits();
+    }
+    (pose, h.score, h.inliers)
+}
+
+struct Cpu {
+    lanes: Lanes<Lane>,
+    fog: Graph,
+}
+
+impl Cpu {
+    fn search(&mut self, layout: &Layout, s: &Settings) -> Answer {
+        let deadline = Deadline::after_ms(Instant::now(), 0.0);
+        let view = View { voters: &self.fog, fog: &self.fog, edges: &self.fog };
+        let (mut order, mut kept, mut slots, mut triples, mut found) =
+            (vec![], vec![], Slots::default(), vec![], vec![]);
+        pivots::select(view, s.k, &mut self.lanes, &mut order, deadline).expect("no deadline");
+        pivots::merge(&mut self.lanes, s.k, &mut kept);
+        let extent = Extent { pivots: s.k, per_pivot: s.t, complete: true };
+        cliques::search(view, &kept, extent, &mut self.lanes, &mut slots, &mut triples, deadline)
+            .expect("no deadline");
+        let height = f64::from(s.tau);
+        hypotheses::evaluate(layout, &triples, s.scoring, height, &mut self.lanes, &mut found, deadline)
+            .expect("no deadline");
+        let mut ranking: Vec<usize> = (0..found.len()).filter(|i| found[*i].inliers > 0).collect();
+        ranking.sort_by_key(|i| (std::cmp::Reverse(found[*i].rank()), *i));
+        Answer {
+            pivots: kept.iter().map(|p| (p.u(), p.v(), p.score())).collect(),
+            triples: triples.iter().map(|t| [t.corners[0], t.corners[1], t.corners[2], t.score]).collect(),
+            ranked: ranking.iter().map(|i| bits(&found[*i])).collect(),
+        }
+    }
+}
+
+fn gpu_search(gpu: &mut GpuSearch, s: &Settings) -> (Answer, Totals) {
+    let totals = gpu.run(s.k, s.t, s.scoring, f64::from(s.tau)).expect("no fault");
+    let pivots = gpu.read_pivots(&totals).expect("no fault");
+    let answer = Answer {
+        pivots: pivots.iter().map(|p| (p.u(), p.v(), p.score())).collect(),
+        triples: gpu.read_triples(s.k * s.t).expect("no fault"),
+        ranked: gpu.hypotheses().map(|h| bits(&h)).collect(),
+    };
+    assert_eq!(answer.triples.len(), totals.triples as usize);
+    (answer, totals)
+}
+
+fn same(what: &str, got: &Answer, expected: &Answer) {
+    assert_eq!(got.pivots, expected.pivots, "{what}: pivots");
+    assert_eq!(got.triples, expected.triples, "{what}: triples");
+    assert_eq!(got.ranked.len(), expected.ranked.len(), "{what}: hypotheses");
+    for (k, (got, expected)) in got.ranked.iter().zip(&expected.ranked).enumerate() {
+        assert_eq!(got, expected, "{what}: hypothesis {k}");
+    }
+}
+
+/// Graph, search, removal of a part, search again: every number is the same.
+fn compare(what: &str, gpu: &mut GpuSearch, problem: &Problem, s: &Settings) -> Answer {
+    let mut layout = Layout::with_capacity(problem.len());
+    layout.load(problem);
+    let deadline = Deadline::after_ms(Instant::now(), 0.0);
+    let lanes = Lanes::new(0, Lane::default).expect("threads");
+    let mut cpu = Cpu { lanes, fog: Graph::with_capacity(problem.len()) };
+    cpu.fog.build(&layout, s.tau, s.r, &mut cpu.lanes, deadline).expect("no deadline");
+    gpu.build(&layout, s.tau, s.r).expect("no fault");
+    same_graph(what, gpu, &cpu.fog, layout.padded());
+
+    let expected = cpu.search(&layout, s);
+    let (got, totals) = gpu_search(gpu, s);
+    assert_eq!(totals.edges, cpu.fog.edges(), "{what}: edges");
+    same(what, &got, &expected);
+
+    // Every third correspondence, and all of one word.
+    let mut gone = vec![0u64; cpu.fog.words()];
+    (0..problem.len()).filter(|i| i % 3 == 1 || i / 64 == 1).for_each(|i| gone[i / 64] |= 1 << (i % 64));
+    cpu.fog.remove(&gone, &mut cpu.lanes, deadline).expect("no deadline");
+    gpu.remove(&gone).expect("no fault");
+    same_graph(what, gpu, &cpu.fog, layout.padded());
+    let fewer = Settings { k: s.k.div_ceil(4), ..*s };
+    let (got, totals) = gpu_search(gpu, &fewer);
+    assert_eq!(totals.edges, cpu.fog.edges(), "{what}, after the removal: edges");
+    same(&format!("{what}, after the removal"), &got, &cpu.search(&layout, &fewer));
+    expected
+}
+
+fn same_graph(what: &str, gpu: &GpuSearch, fog: &Graph, padded: usize) {
+    let (rows, degrees) = gpu.read_graph().expect("no fault");
+    for i in 0..padded {
+        let row = &rows[i * fog.words()..(i + 1) * fog.words()];
+        assert_eq!(row, fog.row(i), "{what}: row {i}");
+        assert_eq!(degrees[i], fog.degree(i), "{what}: degree {i}");
+    }
+}
+
+#[test]
+fn sizes_around_tiles_and_words() {
+    let Some(mut gpu) = gpu(5000) else { return };
+    for n in [3, 4, 5, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 257, 511, 513, 1000, 2047, 2049, 4999] {
+        let mut rng = random(n as u64);
+        let pose = random_pose(&mut rng, 3.0);
+        let rows = planted(&mut rng, n, n / 6 + 2, ROOM, 0.006, &pose);
+        for metric in [Metric::Inliers, Metric::Linear, Metric::Quadratic] {
+            let settings = Settings { scoring: Scoring { metric, threshold: 0.1 }, ..INDOOR };
+            let answer = compare(&format!("n = {n}"), &mut gpu, &problem(&rows), &settings);
+            assert!(n < 31 || !answer.ranked.is_empty(), "n = {n}: the test compares nothing");
+        }
+    }
+}
+
+#[test]
+fn random_sizes_lengths_and_numbers_of_pivots() {
+    let Some(mut gpu) = gpu(4000) else { return };
+    for seed in 0..120 {
+        let mut rng = random(1000 + seed);
+        let n = rng.random_range(1.1f64..8.29).exp() as usize;
+        let pose = random_pose(&mut rng, 30.0);
+        let share = rng.random_range(0.0..0.4);
+        let rows = planted(&mut rng, n, (n as f64 * share) as usize, ROOM, 0.01, &pose);
+        let settings = Settings {
+            tau: 10f32.powf(rng.random_range(-3.0..0.0)),
+            r: rng.random_range(0.0..0.5),
+            k: rng.random_range(0.0f64..7.6).exp() as usize,
+            t: rng.random_range(1..=16),
+            scoring: Scoring { metric: Metric::Linear, threshold: rng.random_range(0.01..0.4) },
+        };
+        compare(&format!("seed {seed}, n = {n}"), &mut gpu, &problem(&rows), &settings);
+    }
+}
+
+#[test]
+fn ties_are_broken_by_index_in_a_complete_graph() {
+    let Some(mut gpu) = gpu(3000) else { return };
+    for n in [200, 1000, 3000] {
+        let mut rng = random(7);
+        let pose = random_pose(&mut rng, 3.0);
+        let rows = planted(&mut rng, n, n, [50.0, 50.0, 50.0], 0.0, &pose);
+        for k in [1, 150, 3500] {
+            let s = Settings { tau: 1.0, r: 0.0, k, t: 3, ..INDOOR };
+            let answer = compare(&format!("complete, n = {n}"), &mut gpu, &problem(&rows), &s);
+            assert_eq!(answer.pivots.first(), Some(&(0, 1, n as u32 - 2)));
+        }
+    }
+}
+
+#[test]
+fn more_pivots_than_edges() {
+    let Some(mut gpu) = gpu(300) else { return };
+    let mut rng = random(8);
+    for (tau, k) in [(0.3, 500), (1.0, 20_000), (0.012, 50_000)] {
+        let pose = random_pose(&mut rng, 3.0);
+        let rows = planted(&mut rng, 260, 60, ROOM, 0.01, &pose);
+        compare(&format!("tau = {tau}"), &mut gpu, &problem(&rows), &Settings { tau, k, t: 4, ..INDOOR });
+    }
+}
+
+#[test]
+fn duplicates_and_rows_at_the_thresholds() {
+    let Some(mut gpu) = gpu(300) else { return };
+    let mut rng = random(9);
+    let mut grid = || Vector::from_fn(|_, _| f64::from(rng.random_range(0..5)) * 0.125);
+    let rows: Vec<_> = (0..220).map(|_| Correspondence::new(grid().into(), grid().into())).collect();
+    for (tau, r) in [(0.125, 0.25), (0.25, 0.0), (0.125, 0.125)] {
+        let s = Settings { tau, r, k: 300, t: 3, ..INDOOR };
+        compare("grid", &mut gpu, &problem(&rows), &s);
+    }
+    let point = flashreg::geometry::Point::new(1.0, 2.0, 3.0);
+    let rows = vec![Correspondence::new(point, point); 100];
+    compare("one point", &mut gpu, &problem(&rows), &INDOOR);
+    let line: Vec<_> = (0..100)
+        .map(|i| flashreg::geometry::Point::new(f64::from(i) * 0.3, 0.0, 0.0))
+        .map(|p| Correspondence::new(p, p))
+        .collect();
+    compare("a line", &mut gpu, &problem(&line), &INDOOR);
+}
+
+#[test]
+fn identities_weights_and_a_vertical() {
+    let Some(mut gpu) = gpu(900) else { return };
+    let mut rng = random(10);
+    for n in [50, 300, 900] {
+        let yaw = nalgebra::UnitQuaternion::from_scaled_axis(Vector::z() * 0.7);
+        let pose = Rigid::from_parts(Vector::new(1.0, 2.0, 0.5).into(), yaw);
+        let mut rows = planted(&mut rng, n, n / 3, ROOM, 0.004, &pose);
+        for row in &mut rows {
+            row.weight = rng.random_range(0.01..5.0);
+        }
+        for (source_up, target_up) in [
+            (Vector::z(), Vector::z()),
+            (Vector::new(0.02, -0.01, 1.0), Vector::new(0.01, 0.03, 1.0)),
+            (Vector::x(), -Vector::x()),
+        ] {
+            let mut upright = problem(&rows);
+            assert!(upright.set_up(source_up, target_up));
+            compare("upright", &mut gpu, &upright, &INDOOR);
+        }
+        for row in &mut rows {
+            row.target_id = Some(rng.random_range(0..60));
+            row.source_id = rng.random_bool(0.5).then(|| rng.random_range(0..60));
+        }
+        let mut exclusive = problem(&rows);
+        compare("exclusive", &mut gpu, &exclusive, &INDOOR);
+        assert!(exclusive.set_up(Vector::z(), Vector::z()));
+        compare("exclusive and upright", &mut gpu, &exclusive, &INDOOR);
+    }
+}
+
+#[test]
+fn lengths_of_all_magnitudes() {
+    let Some(mut gpu) = gpu(400) else { return };
+    let mut rng = random(12);
+    for tau in [1e-4f32, 0.012, 0.1, 5.0] {
+        let rows: Vec<_> = (0..320)
+            .map(|_| {
+                let scale = 10f64.powf(rng.random_range(-3.0..6.5));
+                let p = Vector::from_fn(|_, _| rng.random_range(-1.0..1.0) * scale);
+                let shift = noise(&mut rng, f64::from(tau) * 0.7);
+                Correspondence::new(p.into(), (p + shift).into())
+            })
+            .collect();
+        compare("magnitudes", &mut gpu, &problem(&rows), &Settings { tau, r: 0.0, ..INDOOR });
+    }
+}
+
+#[test]
+fn the_largest_problems() {
+    let Some(mut gpu) = gpu(32_768) else { return };
+    println!("{:.1} MB on the device for N = 32,768", gpu.device_bytes() as f64 / 1e6);
+    let mut rng = random(14);
+    let pose = random_pose(&mut rng, 20.0);
+    let street = Settings { tau: 0.1, k: 1000, ..INDOOR };
+    for n in [10_000, 16_384, 32_768] {
+        let rows = planted(&mut rng, n, n / 50, STREET, 0.05, &pose);
+        compare(&format!("n = {n}"), &mut gpu, &problem(&rows), &street);
+    }
+    let rows = planted(&mut rng, 6000, 6000, STREET, 0.0, &pose);
+    compare("dense", &mut gpu, &problem(&rows), &Settings { r: 0.0, ..street });
+}
+
+/// Every digit of a result but its times and the name of the backend.
+fn whole(registrar: &mut Registrar, problem: &Problem, params: &Params) -> String {
+    let mut result = registrar.register(problem, params).clone();
+    result.stages = Default::default();
+    result.backend = "";
+    format!("{result:?}")
+}
+
+fn both(params: &Params) -> Option<[Registrar; 2]> {
+    if device::probe().first_device().is_none() {
+        println!("skipped: no CUDA device");
+        return None;
+    }
+    let kind = |kind: &str| with(params.clone(), "backend.kind", Value::Text(kind.into()));
+    let cuda = Registrar::new(&kind("cuda")).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(cuda.backend(), "cuda");
+    println!("{}", cuda.why());
+    Some([Registrar::new(&kind("cpu")).expect("the CPU"), cuda])
+}
+
+#[test]
+fn whole_registrations_have_the_same_bits() {
+    let Some([mut cpu, mut cuda]) = both(&preset(false)) else { return };
+    for seed in 0..60 {
+        let mut rng = random(2000 + seed);
+        let outdoor = seed % 2 == 1;
+        let n = rng.random_range(1.1f64..8.6).exp() as usize;
+        let pose = random_pose(&mut rng, 100.0);
+        let (size, radius) = if outdoor { (STREET, 0.2) } else { (ROOM, 0.03) };
+        let share = [0.0, 0.03, 0.1, 0.5][seed as usize / 2 % 4];
+        let mut rows = planted(&mut rng, n, (n as f64 * share) as usize, size, radius, &pose);
+        if seed % 5 == 0 {
+            rows.iter_mut().for_each(|row| row.target_id = Some(rng.random_range(0..n as u32)));
+        }
+        let metric = Metric::WORDS[seed as usize % 3];
+        let params = with(preset(outdoor), "registration.metric", Value::Text(metric.into()));
+        let problem = problem(&rows);
+        let expected = whole(&mut cpu, &problem, &params);
+        assert_eq!(whole(&mut cuda, &problem, &params), expected, "seed {seed}, n = {n}");
+    }
+}
+
+#[test]
+fn real_pairs_have_the_same_bits() {
+    let Some([mut cpu, mut cuda]) = both(&preset(false)) else { return };
+    let Some(pairs) = real_pairs() else { return };
+    let mut gpu = gpu(16_384).expect("there is a device");
+    for pair in &pairs {
+        let (params, problem) = (preset(pair.outdoor), problem(&pair.rows));
+        let r = &params.registration;
+        let settings = Settings {
+            tau: r.tau as f32,
+            r: r.min_length as f32,
+            k: 1000,
+            t: 2,
+            scoring: Scoring { metric: r.metric, threshold: r.inlier_threshold as f32 },
+        };
+        compare(&pair.name, &mut gpu, &problem, &settings);
+        let expected = whole(&mut cpu, &problem, &params);
+        assert_eq!(whole(&mut cuda, &problem, &params), expected, "{}", pair.name);
+    }
+    println!("{} real pairs", pairs.len());
+}
+
+#[test]
+fn the_same_bits_every_time() {
+    let Some([_, mut cuda]) = both(&preset(false)) else { return };
+    let mut rng = random(13);
+    let pose = random_pose(&mut rng, 10.0);
+    let rows = planted(&mut rng, 3000, 300, ROOM, 0.02, &pose);
+    let other = planted(&mut rng, 700, 100, ROOM, 0.02, &pose);
+    let params = preset(false);
+    let first = whole(&mut cuda, &problem(&rows), &params);
+    for _ in 0..100 {
+        // Another problem between, so that nothing is left over from the same one.
+        whole(&mut cuda, &problem(&other), &params);
+        assert_eq!(whole(&mut cuda, &problem(&rows), &params), first);
+    }
+}
+
+#[test]
+fn a_cuda_backend_that_cannot_be_had_is_an_error_and_under_auto_the_cpu() {
+    if device::probe().first_device().is_some() {
+        println!("skipped: there is a CUDA device");
+        return;
+    }
+    let kind = |kind: &str| with(preset(false), "backend.kind", Value::Text(kind.into()));
+    let error = Registrar::new(&kind("cuda")).err().expect("no device, no backend");
+    assert!(error.to_string().starts_with("backend.kind is cuda, but "), "{error}");
+    let auto = Registrar::new(&kind("auto")).expect("the CPU");
+    assert_eq!(auto.backend(), "cpu");
+    assert!(auto.why().len() > 10, "{}", auto.why());
+}
