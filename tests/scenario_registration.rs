@@ -62,6 +62,30 @@ fn map_coordinates_of_a_whole_country_lose_nothing() {
 }
 
 #[test]
+fn a_source_frame_whose_origin_is_far_away_makes_no_pose_worse() {
+    for offset in [1e3, 1e5, 1e8] {
+        let mut rng = random(19);
+        let truth = random_pose(&mut rng, 5.0);
+        let (a, b) = (Vector::new(offset, -offset, 0.3 * offset), Vector::new(-offset, offset, 0.0));
+        let rows: Vec<_> = planted(&mut rng, 800, 150, ROOM, 0.03, &truth)
+            .into_iter()
+            .map(|r| Correspondence { source: r.source + a, target: r.target + b, ..r })
+            .collect();
+        let r = register(&rows, &preset(false));
+        assert_eq!(r.status, Status::Ok, "{offset}: {}", r.reason);
+        // Where the correspondences are, the pose is as good as ever.
+        let pose = r.target_t_source.expect("a pose");
+        for row in rows.iter().zip(&r.inlier_mask).filter(|(_, inlier)| **inlier).map(|(row, _)| row) {
+            let expected = truth * (row.source - a) + b;
+            assert!((pose * row.source - expected).norm() < 0.02 + 1e-9 * offset);
+        }
+        // At the origin it is as uncertain as the lever is long.
+        let std = r.covariance.fixed_view::<3, 3>(0, 0).into_owned().symmetric_eigenvalues().max().sqrt();
+        assert!((1e-4..1e-2).contains(&(std / offset)), "{std}");
+    }
+}
+
+#[test]
 fn moving_both_frames_moves_the_answer_and_nothing_else() {
     let mut rng = random(5);
     let truth = random_pose(&mut rng, 5.0);
@@ -180,6 +204,31 @@ fn mirrored_correspondences_are_never_ok() {
 }
 
 #[test]
+fn a_mirrored_scene_flatter_than_the_threshold_is_told_from_a_plane() {
+    let mut named = 0;
+    for seed in 0..60 {
+        let mut rng = random(5000 + seed);
+        let outdoor = seed % 2 == 0;
+        let (mut size, theta) = if outdoor { (STREET, 0.4) } else { (ROOM, 0.1) };
+        size[2] = theta;
+        let truth = random_pose(&mut rng, 5.0);
+        let n = rng.random_range(80..600);
+        let radius = theta * rng.random_range(0.0..0.5);
+        let rows = planted(&mut rng, n, n * 2 / 3, size, radius, &truth);
+        let mirrored: Vec<_> = rows
+            .iter()
+            .map(|r| Correspondence { source: Point::new(r.source.x, r.source.y, -r.source.z), ..*r })
+            .collect();
+        let params = preset(outdoor);
+        assert_right(&register(&rows, &params), &truth, 0.05, 0.5);
+        let r = register(&mirrored, &params);
+        assert_ne!(r.status, Status::Ok, "seed {seed} n {n} noise {radius}");
+        named += usize::from(matches!(r.reason, Reason::Mirrored { .. }));
+    }
+    assert!(named >= 57, "{named} of 60 named");
+}
+
+#[test]
 fn two_equally_good_poses_are_ambiguous() {
     for (seed, share) in [(1, 50), (2, 47), (3, 55), (4, 50)] {
         let mut rng = random(2000 + seed);
@@ -278,6 +327,32 @@ fn weights_decide_between_two_poses() {
     let (re, te) = pose_error(&r.target_t_source.expect("a pose"), &a);
     assert!(re < 0.02 && te < 0.05, "the heavier pose is the better one: {re} {te}");
     assert_eq!(r.status, Status::Ambiguous, "but the other has as many inliers: {}", r.reason);
+}
+
+#[test]
+fn heavy_wrong_correspondences_do_not_carry_a_pose_away_from_the_light_ones() {
+    let params = preset(false);
+    let mut registrar = Registrar::new(&params).expect("the CPU");
+    for seed in 0..120 {
+        let mut rng = random(6000 + seed);
+        let truth = random_pose(&mut rng, 5.0);
+        let n = rng.random_range(300..2000);
+        let mut rows = planted(&mut rng, n, n / 8, ROOM, 0.03, &truth);
+        let heavy = 10f32.powf(rng.random_range(0.0..30.0));
+        for row in rows.iter_mut().filter(|row| (truth * row.source - row.target).norm() > 0.3) {
+            row.weight = heavy;
+        }
+        let r = registrar.register(&problem(&rows), &params);
+        if r.status == Status::Ok {
+            // Two poses that lie nearer to each other count as the same.
+            let pose = r.target_t_source.expect("a pose");
+            let light = rows.iter().filter(|row| row.weight < heavy || heavy == 1.0);
+            let square: Vec<_> =
+                light.map(|row| (pose * row.source - truth * row.source).norm_squared()).collect();
+            let rms = (square.iter().sum::<f64>() / square.len() as f64).sqrt();
+            assert!(rms < 0.22, "seed {seed}: {rms} m, {} inliers of {}", r.inliers, n / 8);
+        }
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::geometry::{Pose, Vector};
 use crate::params::AcceptanceParams;
 use crate::status::Status;
 use multiversion::multiversion;
-use nalgebra::{Matrix3, Matrix6, SymmetricEigen};
+use nalgebra::{Matrix3, SymmetricEigen};
 
 /// Source points for which chance matches are counted.
 const SAMPLES: usize = 256;
@@ -19,6 +19,10 @@ const SAMPLES: usize = 256;
 const CLUTTER: f64 = 3.0;
 /// Inliers in one cell of this many thresholds are one piece of evidence.
 const CELL: f64 = 2.0;
+/// A reflection that fits better than the pose by this many standard deviations is the truth.
+const MIRRORED: f64 = 2.0;
+/// Differences of a squared residual below this share of the squared threshold may be rounding.
+const ROUNDING: f64 = 1e-6;
 
 /// What is known of a refined pose.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +37,8 @@ pub struct Evidence {
     pub log10_false_alarms_off_line: f64,
     /// Eigenvalues of the scatter of the inliers, largest first, m^2.
     pub spread: [f64; 3],
-    /// Inliers of the best reflection, where it is significantly better.
-    pub mirrored: Option<usize>,
+    /// The best reflection.
+    pub mirror: Option<Mirror>,
     /// Standard deviations in the weakest direction: m, rad. `None`: not fixed at all.
     pub weakest: Option<[f64; 2]>,
     /// Support of the runner-up alone, relative to the support of the pose alone.
@@ -50,8 +54,8 @@ pub fn judge(e: &Evidence, params: &AcceptanceParams) -> (Status, Reason) {
     if e.independent < need {
         return (Status::LowInliers, Reason::Inliers { got: e.independent, need });
     }
-    if let Some(mirrored) = e.mirrored {
-        return (Status::Degenerate, Reason::Mirrored { mirrored, proper: e.inliers });
+    if let Some(mirror) = e.mirror.filter(|mirror| mirror.sigmas > MIRRORED) {
+        return (Status::Degenerate, Reason::Mirrored { mirrored: mirror.inliers, proper: e.inliers });
     }
     if e.log10_false_alarms_off_line > -params.significance {
         return (Status::Degenerate, Reason::Collinear);
@@ -94,7 +98,7 @@ impl Examiner {
         self.inliers.extend(mask.iter().enumerate().filter(|(_, inlier)| **inlier).map(|(i, _)| i as u32));
         let inliers = self.inliers.len();
         let chance = chance_inliers(layout, pose, theta);
-        let (spread, mirror) = self.spread_and_plane(layout);
+        let (spread, plane) = self.spread_and_plane(layout);
         let off_line = if layout.up.is_some() { inliers } else { self.off_line(layout, theta) };
         let n_f = n as f64;
         // Any three correspondences may have made the pose; one more fixes the turn about a line.
@@ -106,7 +110,7 @@ impl Examiner {
             log10_false_alarms_off_line: n_f.max(1.0).log10()
                 + log10_poisson_tail(off_line as f64 - 1.0, chance),
             spread,
-            mirrored: mirror.and_then(|mirror| mirrored(layout, pose, &mirror, theta, refiner)),
+            mirror: plane.and_then(|plane| mirror(layout, pose, &plane, theta, refiner)),
             weakest: None,
             runner_up: 0.0,
         }
@@ -228,47 +232,43 @@ fn log10_poisson_tail(k: f64, mean: f64) -> f64 {
     }
 }
 
-/// Inliers of the reflection across the inliers' plane, if it explains significantly more
-/// correspondences than the pose (sign test on those that only one of the two explains).
-fn mirrored(layout: &Layout, pose: &Pose, across: &Pose, theta: f64, refiner: &mut Refiner) -> Option<usize> {
+/// The best reflection, compared with the pose.
+#[derive(Debug, Clone, Copy)]
+pub struct Mirror {
+    /// Its inliers.
+    pub inliers: usize,
+    /// By how many standard deviations it fits better.
+    pub sigmas: f64,
+}
+
+/// The reflection across the inliers' plane. A scene flatter than the threshold keeps all its
+/// inliers when it is mirrored, so the residuals are compared: for each correspondence the gain of
+/// the one over the other in the truncated quadratic score, and their sum with its own noise.
+fn mirror(layout: &Layout, pose: &Pose, across: &Pose, theta: f64, refiner: &mut Refiner) -> Option<Mirror> {
     let start = Pose {
         rotation: pose.rotation * across.rotation,
         translation: pose.rotation * across.translation + pose.translation,
     };
     let mirror = refiner.refine(layout, &start, theta, Kind::Reflection)?;
-    let within = |pose: &Pose, i: usize| {
-        (pose.apply(&layout.source_at(i)) - layout.target_at(i)).norm_squared() < theta * theta
+    let loss = |pose: &Pose, i: usize| {
+        let r2 = (pose.apply(&layout.source_at(i)) - layout.target_at(i)).norm_squared();
+        // NaN, of absurd coordinates, becomes 1 too.
+        (r2 / (theta * theta)).min(1.0)
     };
-    let (mut only_mirror, mut only_pose, mut both) = (0usize, 0usize, 0usize);
+    let (mut inliers, mut gain, mut noise2) = (0, 0.0, 0.0);
     for i in 0..layout.count() {
-        match (within(&mirror, i), within(pose, i)) {
-            (true, true) => both += 1,
-            (true, false) => only_mirror += 1,
-            (false, true) => only_pose += 1,
-            (false, false) => {}
-        }
+        let (of_mirror, of_pose) = (loss(&mirror, i), loss(pose, i));
+        inliers += usize::from(of_mirror < 1.0);
+        gain += of_pose - of_mirror;
+        noise2 += (of_pose - of_mirror).powi(2) + ROUNDING * ROUNDING;
     }
-    let difference = only_mirror as f64 - only_pose as f64;
-    let noise = ((only_mirror + only_pose) as f64).sqrt();
-    (difference > 2.0 * noise && difference > 0.0).then_some(only_mirror + both)
-}
-
-/// Standard deviations of a covariance in its weakest direction: translation m, rotation rad.
-/// `None` if they cannot be computed.
-pub fn weakest(covariance: &Matrix6<f64>) -> Option<[f64; 2]> {
-    let largest = |k: usize| {
-        let block: Matrix3<f64> = covariance.fixed_view::<3, 3>(k, k).into_owned();
-        // Bounded: the iteration of `symmetric_eigenvalues` has no end of its own.
-        let eigen = SymmetricEigen::try_new(block, f64::EPSILON, 200)?;
-        Some(eigen.eigenvalues.max().max(0.0).sqrt())
-    };
-    Some([largest(0)?, largest(3)?])
+    Some(Mirror { inliers, sigmas: gain / noise2.sqrt() })
 }
 
 /// Another pose compared with the one found.
 #[derive(Debug, Clone, Copy)]
 pub struct Rivalry {
-    /// Root mean square distance (m) by which the two lay the inliers of the pose apart.
+    /// Root mean square distance (m) by which the two lay the inliers of either apart.
     pub separation: f64,
     /// Inliers of the other alone, relative to the inliers of the pose alone, at most 1. What both
     /// explain speaks for neither.
@@ -283,7 +283,7 @@ pub fn rivalry(layout: &Layout, pose: &Pose, mask: &[bool], other: &Pose, theta:
         let p = layout.source_at(i);
         let q = other.apply(&p);
         let within = (q - layout.target_at(i)).norm_squared() < theta * theta;
-        if *inlier {
+        if *inlier || within {
             sum += (pose.apply(&p) - q).norm_squared();
             inliers += 1;
         }

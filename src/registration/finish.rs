@@ -210,14 +210,23 @@ impl<E: SearchEngine> Pipeline<E> {
         }
         let mut evidence =
             self.examiner.examine(&self.layout, &best.pose, theta, &result.inlier_mask, &mut self.refiner);
-        let covariance = refine::covariance(&self.layout, &best.pose, theta);
-        evidence.weakest = covariance.as_ref().and_then(acceptance::weakest);
+        let uncertainty = refine::uncertainty(&self.layout, &best.pose, theta);
+        evidence.weakest = uncertainty.map(|u| u.weakest);
         let mut runner_up = None;
         self.consider(&candidates, &best, theta, &result.inlier_mask, &mut runner_up);
         clock.lap(|s| &mut s.refine);
 
         // Only a pose that would be trusted is worth the search for what could rival it.
         if acceptance::judge(&evidence, &params.acceptance).0 == Status::Ok {
+            if self.layout.is_weighted() {
+                // Support is counted, not weighed: where few heavy correspondences have pulled the
+                // pose away from many light ones, these speak for another.
+                let mut unweighted = Candidates::default();
+                if let Some(pose) = self.refiner.approach_unweighted(&self.layout, &best.pose, theta) {
+                    unweighted.push(self.scored(pose, r));
+                }
+                self.consider(&unweighted, &best, theta, &result.inlier_mask, &mut runner_up);
+            }
             self.search_rivals(r, &best, deadline, clock)?;
             let others = self.refine_best(r, 2);
             self.consider(&others, &best, theta, &result.inlier_mask, &mut runner_up);
@@ -231,7 +240,7 @@ impl<E: SearchEngine> Pipeline<E> {
         result.score = best.score as f64 / UNIT;
         result.log10_false_alarms = evidence.log10_false_alarms;
         result.log10_false_alarms_off_line = evidence.log10_false_alarms_off_line;
-        result.covariance = covariance.unwrap_or_else(Matrix6::zeros);
+        result.covariance = uncertainty.map_or_else(Matrix6::zeros, |u| u.covariance);
         result.spread = evidence.spread;
         result.margin = 1.0 - evidence.runner_up;
         result.runner_up = runner_up.map(|(other, _)| RunnerUp {

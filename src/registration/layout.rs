@@ -68,6 +68,11 @@ impl Layout {
         Vector::from_fn(|k, _| f64::from(self.target[k][i]))
     }
 
+    /// The weights are not all the same.
+    pub fn is_weighted(&self) -> bool {
+        self.weight[..self.n].iter().any(|w| *w < 1.0)
+    }
+
     /// Takes over a problem.
     pub fn load(&mut self, problem: &Problem) {
         let rows = problem.rows();

@@ -85,7 +85,7 @@ pub enum Reason {
     #[error("collinear: the agreeing correspondences lie on a line or in a point")]
     Collinear,
     /// A reflection explains the correspondences better than any rotation.
-    #[error("mirrored: a reflection has {mirrored} inliers, the best rotation {proper}")]
+    #[error("mirrored: a reflection fits better; it has {mirrored} inliers, the best rotation {proper}")]
     Mirrored {
         /// inliers of the reflection
         mirrored: usize,
