@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Best hypotheses in different places that are refined.
-const CANDIDATES: usize = 8;
+const CANDIDATES: usize = 4;
 /// Points by which two hypotheses are told apart.
 const PROBES: usize = 32;
 /// Poses within this many thresholds of each other are the same answer.

@@ -163,8 +163,13 @@ pub fn select(
                 continue;
             }
             row.clear();
-            row.extend(view.neighbours_above(i).map(|j| Pivot::new(i, j, view.score_bound(i, j))));
-            row.retain(|bound| bound.0 > pool.floor);
+            let floor_now = pool.floor;
+            view.neighbours_above(i).for_each(|j| {
+                let bound = Pivot::new(i, j, view.score_bound(i, j));
+                if bound.0 > floor_now {
+                    row.push(bound);
+                }
+            });
             for (k, bound) in row.iter().enumerate() {
                 // The next row comes into the cache while this one is counted.
                 if let Some(next) = row.get(k + 1) {
