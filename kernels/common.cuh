@@ -3,6 +3,12 @@
 //
 // Rounding: compiled without contraction of products and sums, with exact division and square
 // roots and with subnormal numbers kept, so every operation gives the bits of the CPU.
+//
+// Every kernel of a frame takes the same arguments: where the memory is, and which search it
+// belongs to (0: the first, 1: that of the rivals). What changes from frame to frame stands in
+// `Frame`, which is uploaded with the points, and grids do not depend on it: so the same launches
+// serve every frame, one by one or captured as a graph. The structures stand in
+// src/registration/gpu/memory.rs too.
 #ifndef FLASHREG_COMMON_CUH
 #define FLASHREG_COMMON_CUH
 
@@ -22,9 +28,41 @@ static_assert(sizeof(u16) == 2 && sizeof(u32) == 4 && sizeof(u64) == 8, "sizes o
 #define MAX_WORDS (MAX_ROWS / 64)
 // Most triples kept per pivot.
 #define MAX_PER_PIVOT 16
+// Most hypotheses refined after a search.
+#define MAX_CANDIDATES 4
 
-// Facts of one search, read by later kernels and by the host. The same layout is in
-// src/registration/gpu_memory.rs.
+// Known verticals of both frames, and some rotation that carries the first onto the second.
+struct Vertical {
+    double source[3], target[3];
+    // Row by row.
+    double rotation[9];
+};
+
+// One problem and its parameters.
+struct Frame {
+    // Correspondences; rows with padding, a multiple of 128 (NaN, weight zero); words of a row.
+    u32 n, padded, words;
+    // Pivots of the first search and of that of the rivals, triples per pivot.
+    u32 pivots[2], per_pivot;
+    // Hypotheses that are refined after each search.
+    u32 candidates[2];
+    // What there is besides the points; 0 or 1.
+    u32 has_heights, has_ids, has_vertical, has_weights;
+    // 0 inliers, 1 linear, 2 quadratic.
+    u32 metric;
+    // Rule of the edges, and factors of its condition without square roots.
+    float tau, min_length, per_sum, per_square;
+    // Squared inlier threshold, its inverse; squared distances of influence and of reach.
+    float theta2, per_theta2, cut2, reach2;
+    // Samples of the chance count.
+    u32 samples;
+    double theta, min_height;
+    // Mean of some source points and of their products xx yy zz xy xz yz: tells poses apart.
+    double probe_mean[3], probe_square[6];
+    Vertical vertical;
+};
+
+// Facts of one search.
 struct Totals {
     // Edges of the graph.
     u64 edges;
@@ -38,19 +76,55 @@ struct Totals {
     u32 pivots;
     // Triples found.
     u32 triples;
-    // Triples that gave a pose.
-    u32 posed;
     // Hypotheses with an inlier.
     u32 usable;
     // Pivots written so far.
     u32 placed;
-    // The row of which only some edges at the threshold are pivots, plus one.
-    u32 cut;
-    // Blocks that are done, per kernel that ends with one block.
-    u32 done[3];
     // Edges that the list would hold; they are in it if there is room for all.
     u32 listed;
+    // Best score of an edge.
+    u32 best;
+    // Sum of the degrees, low and high half: twice the edges.
     u32 reserved;
+};
+
+struct Findings;
+
+// Where everything is on the device. Arrays of the points are `stride` apart.
+struct Memory {
+    Frame* frame;
+    Totals* totals;  // 2
+    u32 stride;      // capacity, a multiple of 128
+    u32 room;        // edges that the list can hold
+    // What came in: source x y z, target x y z, weight (7 arrays); heights and identities of
+    // source and target (2 arrays each).
+    float* numbers;
+    float* heights;
+    u64* ids;
+    // The graph: rows of `frame->words` words, degrees.
+    u64* rows;
+    u32* degrees;
+    // Rows that the search of the rivals leaves out, as bits.
+    u64* gone;
+    // Edges u < v as u << 16 | v, those of a row together and ascending, where each row starts,
+    // and scores.
+    u32* starts;
+    u32* edges;
+    u16* scores;
+    // Edges of each score; per row, edges at the threshold.
+    u32* histogram;
+    u32* at;
+    // Pivots in any order, and best first.
+    u64* keys;
+    u64* pivots;
+    // Per triple: corners and score (zero: none); pose in double and single precision; score and
+    // inliers.
+    uint4* triples;
+    double* poses;
+    float4* singles;
+    uint2* support;
+    // Counters of the barrier among the blocks of a grid.
+    u32* barrier;
 };
 
 __device__ inline u32 lane_id() { return threadIdx.x & (WARP - 1); }
