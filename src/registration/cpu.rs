@@ -2,20 +2,25 @@
 
 use super::bounded::Bounded;
 use super::cliques::{self, Extent, Slots, Triple, MAX_PER_PIVOT};
-use super::finish::{scoring, Clock, Pipeline, SearchEngine, Stop, Summary};
+use super::candidates::{Candidates, CANDIDATES};
+use super::examine::{self, Examiner};
+use super::findings::{Found, Rival, Summary};
+use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
 use super::fog::Graph;
 use super::hypotheses::{self, Hypothesis};
-use super::lanes::{Deadline, Lanes};
-use super::layout::Layout;
+use super::lanes::Lanes;
+use super::layout::BLOCK;
 use super::pivots::{self, Lane, Pivot, View};
+use super::refine::{Aim, Refiner};
 use super::registrar::BackendError;
 use super::result::Truncation;
-use crate::params::{Params, RegistrationParams, Search};
+use crate::geometry::Pose;
+use crate::params::{Params, Search};
 use std::sync::Arc;
 
 /// What one search leaves behind, best first where ordered.
 #[derive(Default)]
-struct Found {
+struct Trail {
     order: Vec<u32>,
     pivots: Vec<Pivot>,
     slots: Slots,
@@ -25,7 +30,13 @@ struct Found {
     usable: usize,
 }
 
-impl Found {
+impl Trail {
+    /// The hypotheses that have inliers, best first.
+    fn ranked(&self) -> impl Iterator<Item = Hypothesis> + '_ {
+        let best = self.ranking.iter().filter_map(|i| self.hypotheses.get(*i as usize));
+        best.filter(|h| h.inliers > 0).copied()
+    }
+
     /// Room for all that can be found, so that no frame needs more than the first.
     fn reserve(&mut self, n: usize, pivots: usize, per_pivot: usize) {
         let triples = pivots * per_pivot;
@@ -47,7 +58,12 @@ pub(super) struct CpuSearch {
     fog: Graph,
     /// Made when the bounded search is first asked for.
     bounded: Option<Bounded>,
-    found: Found,
+    trail: Trail,
+    /// What the last `find` refined, best first.
+    candidates: Candidates,
+    gone: Vec<u64>,
+    refiner: Refiner,
+    examiner: Examiner,
 }
 
 /// Registers on the CPU.
@@ -64,13 +80,17 @@ impl Cpu {
             capacity,
             fog: Graph::with_capacity(capacity),
             bounded: None,
-            found: Found::default(),
+            trail: Trail::default(),
+            candidates: Candidates::default(),
+            gone: Vec::with_capacity(capacity.div_ceil(BLOCK)),
+            refiner: Refiner::with_capacity(capacity),
+            examiner: Examiner::with_capacity(capacity),
         };
         Ok(Self::new(engine, capacity))
     }
 }
 
-impl SearchEngine for CpuSearch {
+impl Engine for CpuSearch {
     fn name(&self) -> &'static str {
         "cpu"
     }
@@ -79,32 +99,95 @@ impl SearchEngine for CpuSearch {
         Some(self.lanes.pool())
     }
 
-    fn graph(
+    fn find(
         &mut self,
-        layout: &Layout,
-        r: &RegistrationParams,
-        deadline: Deadline,
+        task: Task,
+        mask: &mut [bool],
         clock: &mut Clock,
-    ) -> Result<(), Stop> {
+    ) -> Result<(Summary, Option<Found>), Stop> {
+        let Task { layout, r, deadline } = task;
+        let theta = r.inlier_threshold;
         self.fog.build(layout, r.tau as f32, r.min_length as f32, &mut self.lanes, deadline)?;
         clock.lap(|s| &mut s.fog);
+        let [pivots, _] = finish::pivots(r);
+        let summary = self.search(task, pivots, clock)?;
+        self.candidates = self.refine_best(task, CANDIDATES[0]);
+        let best = self.candidates.first();
+        let best = best.and_then(|best| self.refiner.refine(layout, &best.pose, theta, Aim::Best));
+        let Some(best) = best.map(|pose| scored(task, pose)) else {
+            return Ok((summary, None));
+        };
+        let theta2 = scoring(r).threshold * scoring(r).threshold;
+        for i in hypotheses::within(layout, &best.pose, theta2) {
+            mask[i] = true;
+        }
+        let measured = self.examiner.examine(layout, &best.pose, theta, mask, &mut self.refiner);
+        Ok((summary, Some(Found { best, measured })))
+    }
+
+    fn rivals(
+        &mut self,
+        task: Task,
+        found: &Found,
+        mask: &[bool],
+        clock: &mut Clock,
+        see: &mut dyn FnMut(Rival),
+    ) -> Result<(), Stop> {
+        let Task { layout, r, deadline } = task;
+        let (pose, theta) = (&found.best.pose, r.inlier_threshold);
+        let mut consider = |others: &Candidates| {
+            others.iter().for_each(|other| see(examine::rival(layout, pose, mask, other, theta)));
+        };
+        consider(&self.candidates);
+        if layout.is_weighted() {
+            // Support is counted, not weighed: where few heavy correspondences have pulled the
+            // pose away from many light ones, these speak for another.
+            let mut unweighted = Candidates::default();
+            if let Some(pose) = self.refiner.refine(layout, pose, theta, Aim::RankUnweighted) {
+                unweighted.push(scored(task, pose));
+            }
+            consider(&unweighted);
+        }
+        self.gone.clear();
+        self.gone.resize(layout.padded() / BLOCK, 0);
+        for i in hypotheses::within(layout, pose, examine::cut2(theta)) {
+            self.gone[i / BLOCK] |= 1 << (i % BLOCK);
+        }
+        self.fog.remove(&self.gone, &mut self.lanes, deadline)?;
+        clock.lap(|s| &mut s.refine);
+        let [_, pivots] = finish::pivots(r);
+        self.search(task, pivots, clock)?;
+        consider(&self.refine_best(task, CANDIDATES[1]));
         Ok(())
     }
+}
 
-    fn remove(&mut self, gone: &[u64], deadline: Deadline) -> Result<(), Stop> {
-        Ok(self.fog.remove(gone, &mut self.lanes, deadline)?)
+/// A pose with its support.
+fn scored(task: Task, pose: Pose) -> Hypothesis {
+    let (score, inliers) = hypotheses::score(task.layout, &pose, scoring(task.r));
+    Hypothesis { pose, score, inliers }
+}
+
+impl CpuSearch {
+    /// Refines the best hypotheses that lie apart; the best of the results first.
+    fn refine_best(&mut self, task: Task, most: usize) -> Candidates {
+        let theta = task.r.inlier_threshold;
+        let starts = Candidates::choose(self.trail.ranked(), most, &task.layout.probe, theta);
+        let mut refined = Candidates::default();
+        for start in starts.iter() {
+            if let Some(pose) = self.refiner.refine(task.layout, &start.pose, theta, Aim::Rank) {
+                refined.push(scored(task, pose));
+            }
+        }
+        refined.sort();
+        refined
     }
 
-    fn search(
-        &mut self,
-        layout: &Layout,
-        r: &RegistrationParams,
-        pivot_count: usize,
-        deadline: Deadline,
-        clock: &mut Clock,
-    ) -> Result<Summary, Stop> {
+    /// Searches the graph as it is now.
+    fn search(&mut self, task: Task, pivot_count: usize, clock: &mut Clock) -> Result<Summary, Stop> {
+        let Task { layout, r, deadline } = task;
         let per_pivot = (r.triples_per_pivot.max(1) as usize).min(MAX_PER_PIVOT);
-        let found = &mut self.found;
+        let found = &mut self.trail;
         found.reserve(self.capacity, pivot_count, per_pivot);
         let mut cut = Truncation::default();
         let view = match r.search {
@@ -164,11 +247,5 @@ impl SearchEngine for CpuSearch {
             usable: found.usable,
             truncation: cut,
         })
-    }
-
-    fn ranked(&self) -> impl Iterator<Item = Hypothesis> {
-        let found = &self.found;
-        let best = found.ranking.iter().filter_map(|i| found.hypotheses.get(*i as usize));
-        best.filter(|h| h.inliers > 0).copied()
     }
 }

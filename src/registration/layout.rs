@@ -1,10 +1,43 @@
 //! Correspondences laid out for the kernels: one array per coordinate, single precision, centred.
 
+use super::refine::Numbers;
 use super::Problem;
 use crate::geometry::{Point, Vector, Vertical};
 
 /// Rows are padded to a multiple of this, so that kernels work on whole words of bits.
 pub const BLOCK: usize = 64;
+
+/// Rows of which the median is taken as origin.
+const ORIGIN_ROWS: usize = 255;
+/// Rows of the probe.
+const PROBE_ROWS: usize = 32;
+
+/// Some source points, summed up to tell poses apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Probe {
+    /// Their mean, m.
+    pub mean: [f64; 3],
+    /// Means of the products xx yy zz xy xz yz of their coordinates, m^2.
+    pub square: [f64; 6],
+}
+
+impl Probe {
+    /// Mean squared distance (m^2) by which two poses lay the points apart. The arithmetic is that
+    /// of `kernels/refine.cu`.
+    pub fn apart2(&self, a: &Numbers, b: &Numbers) -> f64 {
+        let (m, p) = (&self.mean, &self.square);
+        let mut sum = 0.0;
+        for k in 0..3 {
+            let d = [a[3 * k] - b[3 * k], a[3 * k + 1] - b[3 * k + 1], a[3 * k + 2] - b[3 * k + 2]];
+            let t = a[9 + k] - b[9 + k];
+            let squares = (d[0] * d[0] * p[0] + d[1] * d[1] * p[1]) + d[2] * d[2] * p[2];
+            let products = (d[0] * d[1] * p[3] + d[0] * d[2] * p[4]) + d[1] * d[2] * p[5];
+            let along = (d[0] * m[0] + d[1] * m[1]) + d[2] * m[2];
+            sum += ((squares + 2.0 * products) + (2.0 * t) * along) + t * t;
+        }
+        sum
+    }
+}
 
 /// The correspondences of a problem as structure of arrays. Coordinates are centred per frame (so
 /// that single precision is not spent on a map's offset) and padded with NaN, which is compatible
@@ -31,6 +64,8 @@ pub struct Layout {
     pub source_origin: Vector,
     /// What was subtracted from the target coordinates, m.
     pub target_origin: Vector,
+    /// Some of the source points.
+    pub probe: Probe,
     scratch: Vec<f64>,
 }
 
@@ -43,7 +78,7 @@ impl Layout {
             source: [array(), array(), array()],
             target: [array(), array(), array()],
             weight: array(),
-            scratch: Vec::with_capacity(max),
+            scratch: Vec::with_capacity(ORIGIN_ROWS),
             ..Self::default()
         }
     }
@@ -73,6 +108,18 @@ impl Layout {
         self.weight[..self.n].iter().any(|w| *w < 1.0)
     }
 
+    fn probe_now(&self) -> Probe {
+        let rows = PROBE_ROWS.min(self.n);
+        let mut sums = [0.0; 9];
+        for k in 0..rows {
+            let p = self.source_at(k * self.n / rows);
+            let terms = [p.x, p.y, p.z, p.x * p.x, p.y * p.y, p.z * p.z, p.x * p.y, p.x * p.z, p.y * p.z];
+            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+        }
+        let [x, y, z, square @ ..] = sums.map(|sum| sum / rows.max(1) as f64);
+        Probe { mean: [x, y, z], square }
+    }
+
     /// Takes over a problem.
     pub fn load(&mut self, problem: &Problem) {
         let rows = problem.rows();
@@ -87,6 +134,8 @@ impl Layout {
         }
         let heaviest = rows.iter().fold(0.0f32, |m, r| m.max(r.weight));
         refill(&mut self.weight, padded, 0.0, rows.iter().map(|r| r.weight / heaviest));
+
+        self.probe = self.probe_now();
 
         self.up = problem.up();
         self.vertical = self.up.and_then(|[source, target]| Vertical::new(&source, &target));
@@ -116,14 +165,15 @@ fn refill<T: Copy>(into: &mut Vec<T>, padded: usize, padding: T, values: impl It
     into.resize(padded, padding);
 }
 
-/// Median of each coordinate: unlike the mean it is not moved by a few absurd rows.
+/// Median of each coordinate of some rows: unlike the mean it is not moved by a few absurd rows.
 fn median<'a>(scratch: &mut Vec<f64>, n: usize, point: impl Fn(usize) -> &'a Point) -> Vector {
+    let rows = ORIGIN_ROWS.min(n);
     Vector::from_fn(|k, _| {
         scratch.clear();
-        scratch.extend((0..n).map(|i| point(i)[k]));
+        scratch.extend((0..rows).map(|r| point(r * n / rows)[k]));
         match scratch.is_empty() {
             true => 0.0,
-            false => *scratch.select_nth_unstable_by(n / 2, f64::total_cmp).1,
+            false => *scratch.select_nth_unstable_by(rows / 2, f64::total_cmp).1,
         }
     })
 }

@@ -5,8 +5,11 @@
 
 mod acceptance;
 pub mod bounded;
+mod candidates;
 pub mod cliques;
 mod cpu;
+mod examine;
+mod findings;
 mod finish;
 pub mod fog;
 #[cfg(feature = "cuda")]
@@ -18,11 +21,13 @@ pub mod lanes;
 pub mod layout;
 pub mod pivots;
 mod problem;
-mod refine;
+pub mod refine;
 mod registrar;
 mod result;
 #[cfg(feature = "cuda")]
 mod self_test;
+mod sums;
+mod uncertainty;
 
 pub use problem::{Correspondence, Problem};
 pub use registrar::{BackendError, Registrar};

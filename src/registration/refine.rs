@@ -1,219 +1,319 @@
-//! Refinement of a pose by all correspondences, and its covariance.
+//! Refinement of a pose by all correspondences.
 //!
 //! Minimises the Geman-McClure cost `sum w r^2 / (theta^2 + r^2)` by reweighting: residuals up to
 //! the inlier threshold theta count nearly fully, larger ones fade, beyond 3 theta they are
 //! ignored. Against a hard cut at theta (appendix A10 of the design) this keeps the true
 //! correspondences whose noise is larger than theta.
+//!
+//! Each iteration takes a Gauss-Newton step about the weighted centroid: the translation of the
+//! centroids, and the turn that three equations give. The turn is applied as a rotation, so a
+//! start that is a reflection stays one, and the best reflection is found the same way.
+//!
+//! Only + - * / in a fixed order (see [`super::sums`]): `kernels/refine.cu` gives the same bits.
 
 use super::hypotheses::within;
 use super::layout::Layout;
-use crate::geometry::{Moments, Pose, Vector};
-use nalgebra::{Matrix3, Matrix4, Matrix6, SymmetricEigen};
+use super::sums::{Sums, LANES};
+use crate::geometry::{Pose, Vector};
+use multiversion::multiversion;
+use nalgebra::Matrix3;
 
 /// Residuals beyond this many thresholds have no influence.
 pub const CUT: f64 = 3.0;
 /// Correspondences within this many thresholds of the start are looked at.
-const REACH: f64 = 6.0;
+pub const REACH: f64 = 6.0;
 /// Most reweightings.
 const ITERATIONS: usize = 30;
-/// A step below this (rotation matrix, and translation in thresholds) ends the refinement.
-const FINE: f64 = 1e-9;
+/// A step below this (rad, and centroid in thresholds) ends the refinement.
+const FINE: f64 = 1e-7;
 /// The same where a pose is only to be ranked.
 const COARSE: f64 = 1e-3;
+/// Added to the moments of inertia, as a share of their sum: a line has no turn about itself.
+const DAMPING: f64 = 1e-9;
 
-/// A correspondence near the pose that is refined.
-#[derive(Debug, Clone, Copy)]
-struct Near {
-    source: Vector,
-    target: Vector,
-    weight: f64,
+/// Weight, moments and residuals that one iteration sums.
+const SUMS: usize = 16;
+/// Lanes that are summed at a time.
+const ABREAST: usize = 8;
+
+/// How far a refinement goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// Good enough to be ranked.
+    Rank,
+    /// The same as if all correspondences had the same weight.
+    RankUnweighted,
+    /// The best.
+    Best,
 }
 
-/// Refines poses; the buffer is reused.
-#[derive(Debug, Default)]
-pub struct Refiner {
-    near: Vec<Near>,
+/// Rotation row by row, then translation.
+pub type Numbers = [f64; 12];
+
+/// The numbers of a pose.
+pub fn numbers(pose: &Pose) -> Numbers {
+    let (r, t) = (&pose.rotation, &pose.translation);
+    std::array::from_fn(|k| if k < 9 { r[(k / 3, k % 3)] } else { t[k - 9] })
 }
 
-/// Weight of a squared residual relative to the squared threshold.
-fn influence(r2: f64) -> f64 {
-    match r2 < CUT * CUT {
-        true => 1.0 / ((1.0 + r2) * (1.0 + r2)),
-        false => 0.0,
+/// The pose of the numbers.
+pub fn pose_of(p: &Numbers) -> Pose {
+    Pose { rotation: Matrix3::from_fn(|i, j| p[3 * i + j]), translation: Vector::new(p[9], p[10], p[11]) }
+}
+
+/// Where the pose takes a point.
+#[inline(always)]
+pub fn apply(p: &Numbers, s: [f64; 3]) -> [f64; 3] {
+    let row = |k: usize| ((p[3 * k] * s[0] + p[3 * k + 1] * s[1]) + p[3 * k + 2] * s[2]) + p[9 + k];
+    [row(0), row(1), row(2)]
+}
+
+/// Weight of a correspondence by its squared residual relative to the squared threshold.
+#[inline(always)]
+pub fn influence(r2: f64, weight: f64) -> f64 {
+    let g = 1.0 + r2;
+    if r2 < CUT * CUT {
+        weight / (g * g)
+    } else {
+        0.0
     }
 }
 
-fn residual2(layout: &Layout, pose: &Pose, i: usize, theta: f64) -> f64 {
-    (pose.apply(&layout.source_at(i)) - layout.target_at(i)).norm_squared() / (theta * theta)
-}
-
-/// What is fitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A rotation and a translation.
-    Proper,
-    /// A reflection and a translation.
-    Reflection,
+/// Refines poses; the buffers are reused.
+#[derive(Debug)]
+pub struct Refiner {
+    /// Source, target and weight of the correspondences near the start, filled up with weight zero
+    /// to a multiple of the lanes.
+    near: [Vec<f64>; 7],
+    sums: Box<Sums<SUMS>>,
 }
 
 impl Refiner {
     /// Room for `max` correspondences.
     pub fn with_capacity(max: usize) -> Self {
-        Self { near: Vec::with_capacity(max) }
+        let near = || Vec::with_capacity(max.next_multiple_of(LANES));
+        let near = [near(), near(), near(), near(), near(), near(), near()];
+        Self { near, sums: Box::new(Sums::new()) }
     }
 
-    /// A pose near `start`, good enough to be ranked.
-    pub fn approach(&mut self, layout: &Layout, start: &Pose, theta: f64) -> Option<Pose> {
-        self.run(layout, start, theta, Kind::Proper, COARSE, true)
-    }
-
-    /// The same if all correspondences had the same weight.
-    pub fn approach_unweighted(&mut self, layout: &Layout, start: &Pose, theta: f64) -> Option<Pose> {
-        self.run(layout, start, theta, Kind::Proper, COARSE, false)
-    }
-
-    /// The best pose near `start`; `None` if fewer correspondences than fix one are near.
-    pub fn refine(&mut self, layout: &Layout, start: &Pose, theta: f64, kind: Kind) -> Option<Pose> {
-        self.run(layout, start, theta, kind, FINE, true)
-    }
-
-    fn run(
-        &mut self,
-        layout: &Layout,
-        start: &Pose,
-        theta: f64,
-        kind: Kind,
-        step: f64,
-        weighted: bool,
-    ) -> Option<Pose> {
-        let reach2 = (REACH * theta).powi(2) as f32;
-        self.near.clear();
-        self.near.extend(within(layout, start, reach2).map(|i| Near {
-            source: layout.source_at(i),
-            target: layout.target_at(i),
-            weight: if weighted { f64::from(layout.weight[i]) } else { 1.0 },
-        }));
-        let mut pose = *start;
+    /// The best pose near `start`, a reflection if `start` is one; `None` if no correspondence is
+    /// near.
+    pub fn refine(&mut self, layout: &Layout, start: &Pose, theta: f64, aim: Aim) -> Option<Pose> {
+        self.gather(layout, start, (REACH * theta).powi(2) as f32, aim != Aim::RankUnweighted);
+        let step = if aim == Aim::Best { FINE } else { COARSE };
+        let (per_theta2, up) = (1.0 / (theta * theta), layout.up.map(|[_, up]| [up.x, up.y, up.z]));
+        let mut pose = numbers(start);
         for _ in 0..ITERATIONS {
-            let mut moments = Moments::default();
-            for near in &self.near {
-                let r2 = (pose.apply(&near.source) - near.target).norm_squared() / (theta * theta);
-                let weight = influence(r2) * near.weight;
-                if weight > 0.0 {
-                    moments.add(&near.source, &near.target, weight);
-                }
-            }
-            let next = match (kind, layout.up) {
-                (Kind::Reflection, _) => moments.reflection(),
-                (Kind::Proper, None) => moments.pose(),
-                (Kind::Proper, Some([source_up, target_up])) => moments.pose_about(&source_up, &target_up),
-            }?;
-            let turned = (next.rotation - pose.rotation).norm();
-            let moved = (next.translation - pose.translation).norm();
-            pose = next;
-            if turned < step && moved < step * theta {
+            accumulate(&self.near, &pose, per_theta2, &mut self.sums);
+            let [turn2, move2] = advance(&mut pose, &self.sums.totals(), up)?;
+            if turn2 < step * step && move2 < (step * theta) * (step * theta) {
                 break;
             }
         }
+        let pose = pose_of(&pose);
         pose.is_finite().then_some(pose)
     }
-}
 
-/// How uncertain a refined pose is.
-#[derive(Debug, Clone, Copy)]
-pub struct Uncertainty {
-    /// Order x y z (m), rotation about the fixed axes of the target frame at the origin of the
-    /// source frame (rad).
-    pub covariance: Matrix6<f64>,
-    /// Standard deviations in the weakest direction: translation m, rotation rad. The translation
-    /// is that of the source's origin or, where this lies outside all correspondences, of the
-    /// point nearest to it in the ball around them: an origin far away, as that of a map, makes
-    /// no pose worse.
-    pub weakest: [f64; 2],
-}
-
-/// Uncertainty of a refined pose: `sigma^2 (J^T W J)^-1` over the correspondences of influence,
-/// sigma from their residuals. `None` if a direction is not fixed at all.
-pub fn uncertainty(layout: &Layout, pose: &Pose, theta: f64) -> Option<Uncertainty> {
-    let influential = || {
-        (0..layout.count()).filter_map(|i| {
-            let r2 = residual2(layout, pose, i, theta);
-            let weight = influence(r2) * f64::from(layout.weight[i]);
-            (weight > 0.0).then(|| (layout.source_at(i), r2, weight))
-        })
-    };
-    let (mut centre, mut weight_sum, mut error_sum, mut count) = (Vector::zeros(), 0.0, 0.0, 0usize);
-    for (source, r2, weight) in influential() {
-        centre += source * weight;
-        weight_sum += weight;
-        error_sum += weight * r2 * theta * theta;
-        count += 1;
+    fn gather(&mut self, layout: &Layout, start: &Pose, reach2: f32, weighted: bool) {
+        self.near.iter_mut().for_each(Vec::clear);
+        for i in within(layout, start, reach2) {
+            let (s, t) = (layout.source_at(i), layout.target_at(i));
+            let weight = if weighted { f64::from(layout.weight[i]) } else { 1.0 };
+            for (column, value) in self.near.iter_mut().zip([s.x, s.y, s.z, t.x, t.y, t.z, weight]) {
+                column.push(value);
+            }
+        }
+        let filled = self.near[0].len().next_multiple_of(LANES);
+        self.near.iter_mut().for_each(|column| column.resize(filled, 0.0));
     }
-    // Effective number of residual coordinates above the six (four) unknowns.
-    let unknowns = if layout.up.is_some() { 4.0 } else { 6.0 };
-    let freedom = (3.0 * count as f64 - unknowns) / (3.0 * count as f64);
-    if count < 3 || freedom <= 0.0 {
+}
+
+/// Sums of one iteration: weight; weight times point (3), residual (3), products of the point's
+/// coordinates (xx yy zz xy xz yz), point x residual (3). Points are those under the pose.
+#[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2"))]
+fn accumulate(near: &[Vec<f64>; 7], pose: &Numbers, per_theta2: f64, sums: &mut Sums<SUMS>) {
+    let count = near[0].len();
+    for first in (0..LANES).step_by(ABREAST) {
+        let mut sum = [[0.0; ABREAST]; SUMS];
+        for start in (first..count).step_by(LANES) {
+            let column = |k: usize| &near[k][start..start + ABREAST];
+            let [sx, sy, sz, tx, ty, tz, w] = [0, 1, 2, 3, 4, 5, 6].map(column);
+            for l in 0..ABREAST {
+                let [px, py, pz] = apply(pose, [sx[l], sy[l], sz[l]]);
+                let (ex, ey, ez) = (tx[l] - px, ty[l] - py, tz[l] - pz);
+                let w = influence(((ex * ex + ey * ey) + ez * ez) * per_theta2, w[l]);
+                let (wx, wy, wz) = (w * px, w * py, w * pz);
+                sum[0][l] += w;
+                sum[1][l] += wx;
+                sum[2][l] += wy;
+                sum[3][l] += wz;
+                sum[4][l] += w * ex;
+                sum[5][l] += w * ey;
+                sum[6][l] += w * ez;
+                sum[7][l] += wx * px;
+                sum[8][l] += wy * py;
+                sum[9][l] += wz * pz;
+                sum[10][l] += wx * py;
+                sum[11][l] += wx * pz;
+                sum[12][l] += wy * pz;
+                sum[13][l] += wy * ez - wz * ey;
+                sum[14][l] += wz * ex - wx * ez;
+                sum[15][l] += wx * ey - wy * ex;
+            }
+        }
+        for (lanes, sum) in sums.lanes.iter_mut().zip(&sum) {
+            lanes[first..first + ABREAST].copy_from_slice(sum);
+        }
+    }
+}
+
+/// Moments of inertia xx yy zz xy xz yz about the centroid, from weight, weighted points and
+/// weighted products.
+pub fn inertia(weight: f64, point: &[f64; 3], product: &[f64; 6]) -> [f64; 6] {
+    let c = point.map(|p| p / weight);
+    let xx = product[0] - point[0] * c[0];
+    let yy = product[1] - point[1] * c[1];
+    let zz = product[2] - point[2] * c[2];
+    let xy = product[3] - point[0] * c[1];
+    let xz = product[4] - point[0] * c[2];
+    let yz = product[5] - point[1] * c[2];
+    [yy + zz, xx + zz, xx + yy, -xy, -xz, -yz]
+}
+
+/// One step; squares of the turn (rad) and of the way of the centroid (m). `None` without weight.
+fn advance(pose: &mut Numbers, s: &[f64; SUMS], up: Option<[f64; 3]>) -> Option<[f64; 2]> {
+    let weight = s[0];
+    if !(weight > 0.0 && weight.is_finite()) {
         return None;
     }
-    centre /= weight_sum;
-    let variance = error_sum / (3.0 * weight_sum) / freedom;
-
-    // About the centre, where no digits cancel however far away the origin is.
-    let mut information = Matrix6::zeros();
-    for (source, _, weight) in influential() {
-        let q = pose.rotation * (source - centre);
-        // Residual of a small motion (d, w): d + w x q.
-        let cross = -q.cross_matrix();
-        let mut block = information.fixed_view_mut::<3, 3>(0, 0);
-        block += Matrix3::identity() * weight;
-        let mut block = information.fixed_view_mut::<3, 3>(0, 3);
-        block += cross * weight;
-        let mut block = information.fixed_view_mut::<3, 3>(3, 3);
-        block += cross.transpose() * cross * weight;
-    }
-    let lower = information.fixed_view::<3, 3>(0, 3).transpose();
-    information.fixed_view_mut::<3, 3>(3, 0).copy_from(&lower);
-    let inverse = match layout.up {
-        None => information.cholesky()?.inverse(),
-        Some([_, up]) => {
-            let embed = embedding(&up);
-            let reduced: Matrix4<f64> = embed.transpose() * information * embed;
-            embed * reduced.cholesky()?.inverse() * embed.transpose()
+    let point = [s[1], s[2], s[3]];
+    let c = point.map(|p| p / weight);
+    let d = [s[4] / weight, s[5] / weight, s[6] / weight];
+    let [xx, yy, zz, xy, xz, yz] = inertia(weight, &point, &[s[7], s[8], s[9], s[10], s[11], s[12]]);
+    let torque = [
+        s[13] - (c[1] * s[6] - c[2] * s[5]),
+        s[14] - (c[2] * s[4] - c[0] * s[6]),
+        s[15] - (c[0] * s[5] - c[1] * s[4]),
+    ];
+    let mut turn = [0.0; 3];
+    match up {
+        None => {
+            let damping = DAMPING * ((xx + yy) + zz);
+            let (xx, yy, zz) = (xx + damping, yy + damping, zz + damping);
+            let (a, b, e) = (yy * zz - yz * yz, xz * yz - xy * zz, xy * yz - xz * yy);
+            let (f, g, h) = (xx * zz - xz * xz, xy * xz - xx * yz, xx * yy - xy * xy);
+            let determinant = (xx * a + xy * b) + xz * e;
+            if determinant > 0.0 {
+                turn = [
+                    ((a * torque[0] + b * torque[1]) + e * torque[2]) / determinant,
+                    ((b * torque[0] + f * torque[1]) + g * torque[2]) / determinant,
+                    ((e * torque[0] + g * torque[1]) + h * torque[2]) / determinant,
+                ];
+            }
         }
-    };
-    // Correspondences of less influence carry less information, but their errors are as large:
-    // the sandwich of an M-estimator, to first order.
-    let about_centre = inverse * variance;
-    let about = |p: &Vector| moved(&about_centre, &(pose.rotation * (p - centre)));
-    let origin = -layout.source_origin;
-    let covariance = about(&origin);
-    let radius = (0..layout.count()).fold(0.0, |most: f64, i| most.max(layout.source_at(i).norm()));
-    let judged = match origin.norm() > radius {
-        true => about(&(origin * (radius / origin.norm()))),
-        false => covariance,
-    };
-    let largest = |k: usize| {
-        let block: Matrix3<f64> = judged.fixed_view::<3, 3>(k, k).into_owned();
-        // Bounded: the iteration of `symmetric_eigenvalues` has no end of its own.
-        let eigen = SymmetricEigen::try_new(block, f64::EPSILON, 200)?;
-        Some(eigen.eigenvalues.max().max(0.0).sqrt())
-    };
-    let weakest = [largest(0)?, largest(3)?];
-    covariance.iter().all(|v| v.is_finite()).then_some(Uncertainty { covariance, weakest })
+        Some(u) => {
+            let i = [
+                (xx * u[0] + xy * u[1]) + xz * u[2],
+                (xy * u[0] + yy * u[1]) + yz * u[2],
+                (xz * u[0] + yz * u[1]) + zz * u[2],
+            ];
+            let about = (u[0] * i[0] + u[1] * i[1]) + u[2] * i[2];
+            if about > 0.0 {
+                let angle = ((u[0] * torque[0] + u[1] * torque[1]) + u[2] * torque[2]) / about;
+                turn = u.map(|u| u * angle);
+            }
+        }
+    }
+    let turn2 = (turn[0] * turn[0] + turn[1] * turn[1]) + turn[2] * turn[2];
+    // Cayley's rotation by the turn.
+    let [x, y, z] = turn.map(|t| t * 0.5);
+    let f = 2.0 / (1.0 + turn2 * 0.25);
+    let q = [
+        [1.0 - f * (y * y + z * z), f * (x * y - z), f * (x * z + y)],
+        [f * (x * y + z), 1.0 - f * (x * x + z * z), f * (y * z - x)],
+        [f * (x * z - y), f * (y * z + x), 1.0 - f * (x * x + y * y)],
+    ];
+    let before = *pose;
+    let from = [before[9] - c[0], before[10] - c[1], before[11] - c[2]];
+    for (i, q) in q.iter().enumerate() {
+        for j in 0..3 {
+            pose[3 * i + j] = (q[0] * before[j] + q[1] * before[3 + j]) + q[2] * before[6 + j];
+        }
+        pose[9 + i] = ((q[0] * from[0] + q[1] * from[1]) + q[2] * from[2]) + (c[i] + d[i]);
+    }
+    Some([turn2, (d[0] * d[0] + d[1] * d[1]) + d[2] * d[2]])
 }
 
-/// The covariance of the same motion with the translation taken at a point `by` away.
-fn moved(covariance: &Matrix6<f64>, by: &Vector) -> Matrix6<f64> {
-    let mut change = Matrix6::identity();
-    change.fixed_view_mut::<3, 3>(0, 3).copy_from(&-by.cross_matrix());
-    let moved = change * covariance * change.transpose();
-    (moved + moved.transpose()) * 0.5
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::{Moments, Rigid};
+    use crate::registration::{Correspondence, Problem};
+    use nalgebra::UnitQuaternion;
+    use rand::{Rng, SeedableRng};
 
-/// From (translation, yaw) to (translation, rotation vector).
-fn embedding(up: &Vector) -> nalgebra::Matrix6x4<f64> {
-    let mut embed = nalgebra::Matrix6x4::zeros();
-    embed.fixed_view_mut::<3, 3>(0, 0).copy_from(&Matrix3::identity());
-    embed.fixed_view_mut::<3, 1>(3, 3).copy_from(up);
-    embed
+    /// Noise of some thresholds, so that all weights differ; the fixed point of reweighting is the
+    /// best pose of its own weights, which the general solution (Kabsch) gives.
+    #[test]
+    fn the_result_is_the_best_pose_of_its_own_weights() {
+        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(1);
+        for seed in 0..200 {
+            let mut v = |size: f64| Vector::from_fn(|_, _| rng.random_range(-size..size));
+            let up = seed % 3 == 1;
+            let axis = if up { Vector::z() } else { v(1.0).normalize() };
+            let truth = Rigid::from_parts(v(5.0).into(), UnitQuaternion::from_scaled_axis(axis * 0.7));
+            let sign = if seed % 3 == 2 { -1.0 } else { 1.0 };
+            let mut problem = Problem::with_capacity(300);
+            for _ in 0..300 {
+                let p = v(4.0);
+                let target = truth * crate::geometry::Point::from(p * sign) + v(0.06);
+                problem.push(Correspondence::new(p.into(), target));
+            }
+            if up {
+                problem.set_up(Vector::z(), Vector::z());
+            }
+            let mut layout = Layout::with_capacity(300);
+            layout.load(&problem);
+            let mut start = Pose::from(&truth);
+            start.rotation *= sign;
+            // Into the centred frames, and off by a degree and a bit.
+            start.translation += start.rotation * layout.source_origin - layout.target_origin;
+            let off = UnitQuaternion::from_scaled_axis(axis * 0.02);
+            start.rotation = off.to_rotation_matrix().matrix() * start.rotation;
+            let theta = 0.1;
+            let mut refiner = Refiner::with_capacity(300);
+            let found = refiner.refine(&layout, &start, theta, Aim::Best).expect("points are near");
+            assert!((found.rotation.determinant() - sign).abs() < 1e-12);
+            let mut moments = Moments::default();
+            for i in 0..300 {
+                let (s, t) = (layout.source_at(i), layout.target_at(i));
+                let r2 = (found.apply(&s) - t).norm_squared() / (theta * theta);
+                moments.add(&s, &t, influence(r2, f64::from(layout.weight[i])));
+            }
+            let best = match (up, sign < 0.0) {
+                (true, _) => moments.pose_about(&Vector::z(), &Vector::z()),
+                (_, true) => moments.reflection(),
+                _ => moments.pose(),
+            }
+            .expect("points in general position");
+            assert!((best.rotation - found.rotation).norm() < 3e-7, "seed {seed}");
+            assert!((best.translation - found.translation).norm() < 3e-7, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_line_and_a_point_give_a_finite_pose_and_nothing_near_gives_none() {
+        let mut problem = Problem::with_capacity(20);
+        for i in 0..20 {
+            let p = crate::geometry::Point::new(f64::from(i) * 0.3, 0.0, 0.0);
+            problem.push(Correspondence::new(p, p));
+        }
+        let mut layout = Layout::with_capacity(20);
+        layout.load(&problem);
+        let mut refiner = Refiner::with_capacity(20);
+        let found = refiner.refine(&layout, &Pose::identity(), 0.1, Aim::Best).expect("a pose");
+        assert!((found.apply(&Vector::x()) - Vector::x()).norm() < 1e-6);
+        let far = Pose { translation: Vector::z() * 9.0, ..Pose::identity() };
+        assert!(refiner.refine(&layout, &far, 0.1, Aim::Best).is_none());
+    }
 }
