@@ -88,7 +88,47 @@ struct Totals {
     u32 reserved;
 };
 
-struct Findings;
+// A pose (rotation row by row, translation, between the centred frames) with its support.
+struct Scored {
+    double pose[12];
+    u32 score, inliers;
+    // 0: there is none.
+    u32 valid;
+    u32 reserved;
+};
+
+// Another pose compared with the best, see `Rival` of src/registration/findings.rs.
+struct Rival {
+    Scored other;
+    double apart2;
+    u32 of_either, only_pose, only_other;
+    u32 reserved;
+};
+
+#define MAX_RIVALS (MAX_CANDIDATES + 1 + MAX_CANDIDATES)
+
+// Stages whose beginnings are noted.
+enum Stage { UPLOAD, FOG, SOG, PIVOTS, CLIQUES, HYPOTHESES, REFINE, END, STAGES };
+
+// What a frame finds, see src/registration/findings.rs.
+struct Findings {
+    Totals totals[2];
+    Scored best;
+    // Candidates of the first search (best first), the unweighted pose, those of the rivals.
+    Rival rivals[MAX_RIVALS];
+    // Information: weight, points, products, error, count; largest squared distance.
+    double information[12];
+    double radius2;
+    double spread[3];
+    double gain, noise2;
+    u32 mirror_inliers, has_mirror;
+    u32 inliers, off_line;
+    u32 cells[2];
+    u32 chance_hits;
+    u32 reserved;
+    // Nanoseconds of the device's clock, per search.
+    u64 stamps[2][STAGES];
+};
 
 // Where everything is on the device. Arrays of the points are `stride` apart.
 struct Memory {
@@ -125,7 +165,39 @@ struct Memory {
     uint2* support;
     // Counters of the barrier among the blocks of a grid.
     u32* barrier;
+    // Slots of the triples that are refined, per search, and how many.
+    u32* chosen;
+    // Candidates refined after a search.
+    Scored* refined;
+    // Blocks of a kernel that are done.
+    u32* done;
+    // Correspondences near a pose, as `numbers`, for each block that gathers some.
+    float* near;
+    // Tables of cells, source and target; `table` places each (a power of two).
+    u32* cells;
+    u32 table;
+    u32 reserved;
+    // Inliers of the best pose as bits.
+    u64* mask;
+    Findings* findings;
+    // On the host: what comes in (frame; points, heights, identities, `stride` apart), and where
+    // findings and mask go.
+    const Frame* inbox;
+    const float* inbox_numbers;
+    const float* inbox_heights;
+    const u64* inbox_ids;
+    Findings* outbox;
+    u64* outbox_mask;
 };
+
+// Notes when a stage begins.
+__device__ inline void begin(const Memory& m, u32 round, Stage stage) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        u64 now;
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+        m.findings->stamps[round][stage] = now;
+    }
+}
 
 __device__ inline u32 lane_id() { return threadIdx.x & (WARP - 1); }
 __device__ inline u32 warp_id() { return threadIdx.x / WARP; }

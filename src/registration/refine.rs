@@ -167,10 +167,9 @@ fn accumulate(near: &[Vec<f64>; 7], pose: &Numbers, per_theta2: f64, sums: &mut 
     }
 }
 
-/// Moments of inertia xx yy zz xy xz yz about the centroid, from weight, weighted points and
-/// weighted products.
-pub fn inertia(weight: f64, point: &[f64; 3], product: &[f64; 6]) -> [f64; 6] {
-    let c = point.map(|p| p / weight);
+/// Moments of inertia xx yy zz xy xz yz about the centroid `c`, from weighted points and weighted
+/// products.
+pub fn inertia(c: &[f64; 3], point: &[f64; 3], product: &[f64; 6]) -> [f64; 6] {
     let xx = product[0] - point[0] * c[0];
     let yy = product[1] - point[1] * c[1];
     let zz = product[2] - point[2] * c[2];
@@ -186,10 +185,10 @@ fn advance(pose: &mut Numbers, s: &[f64; SUMS], up: Option<[f64; 3]>) -> Option<
     if !(weight > 0.0 && weight.is_finite()) {
         return None;
     }
-    let point = [s[1], s[2], s[3]];
-    let c = point.map(|p| p / weight);
-    let d = [s[4] / weight, s[5] / weight, s[6] / weight];
-    let [xx, yy, zz, xy, xz, yz] = inertia(weight, &point, &[s[7], s[8], s[9], s[10], s[11], s[12]]);
+    let (point, per_weight) = ([s[1], s[2], s[3]], 1.0 / weight);
+    let c = point.map(|p| p * per_weight);
+    let d = [s[4] * per_weight, s[5] * per_weight, s[6] * per_weight];
+    let [xx, yy, zz, xy, xz, yz] = inertia(&c, &point, &[s[7], s[8], s[9], s[10], s[11], s[12]]);
     let torque = [
         s[13] - (c[1] * s[6] - c[2] * s[5]),
         s[14] - (c[2] * s[4] - c[0] * s[6]),
@@ -204,10 +203,11 @@ fn advance(pose: &mut Numbers, s: &[f64; SUMS], up: Option<[f64; 3]>) -> Option<
             let (f, g, h) = (xx * zz - xz * xz, xy * xz - xx * yz, xx * yy - xy * xy);
             let determinant = (xx * a + xy * b) + xz * e;
             if determinant > 0.0 {
+                let per = 1.0 / determinant;
                 turn = [
-                    ((a * torque[0] + b * torque[1]) + e * torque[2]) / determinant,
-                    ((b * torque[0] + f * torque[1]) + g * torque[2]) / determinant,
-                    ((e * torque[0] + g * torque[1]) + h * torque[2]) / determinant,
+                    ((a * torque[0] + b * torque[1]) + e * torque[2]) * per,
+                    ((b * torque[0] + f * torque[1]) + g * torque[2]) * per,
+                    ((e * torque[0] + g * torque[1]) + h * torque[2]) * per,
                 ];
             }
         }

@@ -37,7 +37,7 @@ pub fn uncertainty(
     // About the centroid translation and rotation do not mix, and no digits cancel however far
     // away the origin is.
     let centre = Vector::from(sums.point) / sums.weight;
-    let [xx, yy, zz, xy, xz, yz] = inertia(sums.weight, &sums.point, &sums.product);
+    let [xx, yy, zz, xy, xz, yz] = inertia(&centre.into(), &sums.point, &sums.product);
     let inertia = Matrix3::new(xx, xy, xz, xy, yy, yz, xz, yz, zz);
     let of_turn = match up {
         None => inertia.cholesky()?.inverse(),

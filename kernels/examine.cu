@@ -1,0 +1,342 @@
+// What is measured under the best pose: what fixes it, what chance would give, how a reflection
+// fits. The arithmetic is that of src/registration/examine.rs, operation by operation.
+#include "refine.cu"
+
+#define CELL 2.0
+#define ROUNDING 1e-6
+#define LINES 10
+// Samples of a block of the chance count at a time.
+#define SAMPLES 4
+
+// Jobs of the blocks; candidates follow from RIVALS on, and behind them all blocks count.
+enum Job { MIRROR, LINE, INFORMATION, UNWEIGHTED, RIVALS, COUNTS = RIVALS + MAX_CANDIDATES };
+// Parts of `near` that belong to jobs; those below belong to the blocks of `approach`.
+#define NEAR_OF_JOBS MAX_CANDIDATES
+
+__device__ inline bool is_inlier(const Memory& m, u32 i) { return m.mask[i / 64] >> (i % 64) & 1; }
+
+__device__ inline void source_of(const float* numbers, u64 stride, u32 i, double* p) {
+#pragma unroll
+    for (int k = 0; k < 3; ++k) p[k] = numbers[k * stride + i];
+}
+
+// Point under the pose and squared residual.
+__device__ inline double residual(const Memory& m, const double* pose, u32 i, double* p) {
+    double s[3];
+    source_of(m.numbers, m.stride, i, s);
+    apply(pose, s, p);
+    const float* t = m.numbers + 3 * (u64)m.stride + i;
+    const double e[3] = {t[0] - p[0], t[m.stride] - p[1], t[2 * (u64)m.stride] - p[2]};
+    return (e[0] * e[0] + e[1] * e[1]) + e[2] * e[2];
+}
+
+struct Scatter {
+    double centre[3], values[3], axes[3][3];
+    u32 fine;
+};
+
+// Centroid, eigenvalues and axes of gathered points, weighted. A whole block; `out` is shared.
+template <typename Weight>
+__device__ void scatter(
+    Workbench& bench, const float* points, u64 stride, u32 count, Scatter& out, Weight weight) {
+    double sum[SUMS], p[3];
+#pragma unroll
+    for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+    for (u32 i = threadIdx.x; i < count; i += LANES) {
+        source_of(points, stride, i, p);
+        const double w = weight(p);
+        sum[0] += w;
+        sum[1] += w * p[0];
+        sum[2] += w * p[1];
+        sum[3] += w * p[2];
+    }
+    block_totals(sum, bench.warps, bench.totals);
+    const double total = bench.totals[0];
+    const bool fine = total > 0.0 && total <= 1.7976931348623157e308;
+    const double c[3] = {bench.totals[1] / total, bench.totals[2] / total, bench.totals[3] / total};
+#pragma unroll
+    for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+    for (u32 i = threadIdx.x; fine && i < count; i += LANES) {
+        source_of(points, stride, i, p);
+        const double w = weight(p);
+        const double d[3] = {p[0] - c[0], p[1] - c[1], p[2] - c[2]};
+        const double wd[3] = {w * d[0], w * d[1], w * d[2]};
+        sum[0] += wd[0] * d[0];
+        sum[1] += wd[1] * d[1];
+        sum[2] += wd[2] * d[2];
+        sum[3] += wd[0] * d[1];
+        sum[4] += wd[0] * d[2];
+        sum[5] += wd[1] * d[2];
+    }
+    block_totals(sum, bench.warps, bench.totals);
+    if (threadIdx.x == 0) {
+        double second[6], values[3], axes[3][3];
+#pragma unroll
+        for (int k = 0; k < 6; ++k) second[k] = bench.totals[k] / total;
+        if (fine) symmetric_eigen(second, values, axes);
+#pragma unroll
+        for (int k = 0; k < 3; ++k) {
+            out.centre[k] = c[k];
+            out.values[k] = fine ? values[k] : 0.0;
+#pragma unroll
+            for (int j = 0; j < 3; ++j) out.axes[k][j] = fine ? axes[k][j] : 0.0;
+        }
+        out.fine = fine;
+    }
+    __syncthreads();
+}
+
+__device__ inline double beside(const double* p, const double* centre, const double* axis, double per_theta2) {
+    const double d[3] = {p[0] - centre[0], p[1] - centre[1], p[2] - centre[2]};
+    const double along = (d[0] * axis[0] + d[1] * axis[1]) + d[2] * axis[2];
+    return (((d[0] * d[0] + d[1] * d[1]) + d[2] * d[2]) - along * along) * per_theta2;
+}
+
+__device__ void mirror_job(const Memory& m, Workbench& bench, Scatter& of, float* near) {
+    Findings& findings = *m.findings;
+    const Frame& frame = *m.frame;
+    const u32 count = gather(m, near, true, [&](u32 i) { return is_inlier(m, i); });
+    scatter(bench, near, m.stride, count, of, [](const double*) { return 1.0; });
+    if (threadIdx.x < 3) findings.spread[threadIdx.x] = fmax(of.values[threadIdx.x], 0.0);
+    if (threadIdx.x == 0) {
+        const double *pose = findings.best.pose, *n = of.axes[2], *c = of.centre;
+        const double offset = 2.0 * ((n[0] * c[0] + n[1] * c[1]) + n[2] * c[2]);
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const double* row = pose + 3 * i;
+            const double along = (row[0] * n[0] + row[1] * n[1]) + row[2] * n[2];
+#pragma unroll
+            for (int j = 0; j < 3; ++j) bench.pose[3 * i + j] = row[j] - (2.0 * along) * n[j];
+            bench.pose[9 + i] = pose[9 + i] + offset * along;
+        }
+    }
+    __syncthreads();
+    if (!of.fine || !refine_from(m, bench, near, true, FINE)) {
+        if (threadIdx.x == 0) findings.has_mirror = 0;
+        return;
+    }
+    double pose[12], mirror[12], sum[SUMS], p[3];
+#pragma unroll
+    for (int k = 0; k < 12; ++k) {
+        pose[k] = findings.best.pose[k];
+        mirror[k] = bench.pose[k];
+    }
+#pragma unroll
+    for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+    const double per_theta2 = 1.0 / (frame.theta * frame.theta);
+    u32 inliers = 0;
+    for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
+        const double of_mirror = fmin(residual(m, mirror, i, p) * per_theta2, 1.0);
+        const double of_pose = fmin(residual(m, pose, i, p) * per_theta2, 1.0);
+        inliers += of_mirror < 1.0;
+        const double gain = of_pose - of_mirror;
+        sum[0] += gain;
+        sum[1] += gain * gain + ROUNDING * ROUNDING;
+    }
+    block_totals(sum, bench.warps, bench.totals);
+    inliers = warp_sum(inliers);
+    if (lane_id() == 0 && inliers > 0) atomicAdd(&findings.mirror_inliers, inliers);
+    if (threadIdx.x == 0) {
+        findings.has_mirror = 1;
+        findings.gain = bench.totals[0];
+        findings.noise2 = bench.totals[1];
+    }
+}
+
+__device__ void line_job(const Memory& m, Workbench& bench, Scatter& of, float* near) {
+    Findings& findings = *m.findings;
+    const Frame& frame = *m.frame;
+    if (frame.has_vertical) {
+        if (threadIdx.x == 0) findings.off_line = findings.inliers;
+        return;
+    }
+    const double per_theta2 = 1.0 / (frame.theta * frame.theta);
+    const u32 count = gather(m, near, true, [&](u32 i) { return is_inlier(m, i); });
+    scatter(bench, near, m.stride, count, of, [](const double*) { return 1.0; });
+    double centre[3], axis[3];
+    for (int line = 0; line <= LINES; ++line) {
+        if (!of.fine) return;
+#pragma unroll
+        for (int k = 0; k < 3; ++k) {
+            centre[k] = of.centre[k];
+            axis[k] = of.axes[0][k];
+        }
+        if (line == LINES) break;
+        scatter(bench, near, m.stride, count, of, [&](const double* p) {
+            const double g = 1.0 + beside(p, centre, axis, per_theta2);
+            return 1.0 / (g * g);
+        });
+    }
+    u32 off = 0;
+    for (u32 i = threadIdx.x; i < count; i += LANES) {
+        double p[3];
+        source_of(near, m.stride, i, p);
+        off += beside(p, centre, axis, per_theta2) > 1.0;
+    }
+    off = warp_sum(off);
+    if (lane_id() == 0 && off > 0) atomicAdd(&findings.off_line, off);
+}
+
+__device__ void information_job(const Memory& m, Workbench& bench) {
+    __shared__ double radii[LANE_WARPS];
+    Findings& findings = *m.findings;
+    const Frame& frame = *m.frame;
+    const double per_theta2 = 1.0 / (frame.theta * frame.theta);
+    double pose[12], sum[SUMS], radius2 = 0.0;
+#pragma unroll
+    for (int k = 0; k < 12; ++k) pose[k] = findings.best.pose[k];
+#pragma unroll
+    for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+    for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
+        double s[3], p[3];
+        source_of(m.numbers, m.stride, i, s);
+        radius2 = fmax(radius2, (s[0] * s[0] + s[1] * s[1]) + s[2] * s[2]);
+        const double e2 = residual(m, pose, i, p);
+        const double w = influence(e2 * per_theta2, m.numbers[6 * (u64)m.stride + i]);
+        if (w > 0.0) {
+            const double x = w * p[0], y = w * p[1], z = w * p[2];
+            sum[0] += w;
+            sum[1] += x;
+            sum[2] += y;
+            sum[3] += z;
+            sum[4] += x * p[0];
+            sum[5] += y * p[1];
+            sum[6] += z * p[2];
+            sum[7] += x * p[1];
+            sum[8] += x * p[2];
+            sum[9] += y * p[2];
+            sum[10] += w * e2;
+            sum[11] += 1.0;
+        }
+    }
+    block_totals(sum, bench.warps, bench.totals);
+    if (threadIdx.x < 12) findings.information[threadIdx.x] = bench.totals[threadIdx.x];
+    for (u32 step = WARP / 2; step > 0; step /= 2) radius2 = fmax(radius2, __shfl_xor_sync(FULL, radius2, step));
+    if (lane_id() == 0) radii[warp_id()] = radius2;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (u32 w = 1; w < LANE_WARPS; ++w) radius2 = fmax(radius2, radii[w]);
+        findings.radius2 = radius2;
+    }
+}
+
+// The pose that correspondences of one weight give, as a rival.
+__device__ void unweighted_job(const Memory& m, Workbench& bench, float* near) {
+    Rival& rival = m.findings->rivals[MAX_CANDIDATES];
+    bool valid = m.frame->has_weights;
+    if (valid) {
+        if (threadIdx.x < 12) bench.pose[threadIdx.x] = m.findings->best.pose[threadIdx.x];
+        __syncthreads();
+        valid = refine_from(m, bench, near, false, COARSE);
+    }
+    const uint2 support = valid ? support_of(m, bench) : make_uint2(0, 0);
+    write_scored(rival.other, bench, valid, support);
+    __threadfence_block();
+    __syncthreads();
+    if (valid) {
+        __shared__ Scored other;
+        if (threadIdx.x == 0) other = rival.other;
+        __syncthreads();
+        compare(m, bench, other, rival);
+    }
+}
+
+// Which inlier first lies in each cell; adds the number of cells. Every block takes its rows.
+__device__ void count_cells(const Memory& m, u32 block, u32 blocks) {
+    const Frame& frame = *m.frame;
+    const double side = CELL * frame.theta;
+    for (u32 which = 0; which < 2; ++which) {
+        u32* table = m.cells + which * (u64)m.table;
+        const float* points = m.numbers + 3 * which * (u64)m.stride;
+        auto cell = [&](u32 i, int* c) {
+#pragma unroll
+            for (int k = 0; k < 3; ++k) c[k] = (int)floor(points[k * (u64)m.stride + i] / side);
+        };
+        u32 fresh = 0;
+        for (u32 i = block * LANES + threadIdx.x; i < frame.n; i += blocks * LANES) {
+            if (!is_inlier(m, i)) continue;
+            int own[3];
+            cell(i, own);
+            u32 at = (u32)own[0] * 0x9e3779b1u ^ (u32)own[1] * 0x85ebca77u ^ (u32)own[2] * 0xc2b2ae3du;
+            at ^= at >> 15;
+            while (true) {
+                at &= m.table - 1;
+                const u32 there = atomicCAS(&table[at], 0, i + 1);
+                if (there == 0) {
+                    ++fresh;
+                    break;
+                }
+                int its[3];
+                cell(there - 1, its);
+                if (its[0] == own[0] && its[1] == own[1] && its[2] == own[2]) break;
+                ++at;
+            }
+        }
+        fresh = warp_sum(fresh);
+        if (lane_id() == 0 && fresh > 0) atomicAdd(&m.findings->cells[which], fresh);
+    }
+}
+
+__device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
+    const Frame& frame = *m.frame;
+    const float theta2 = (float)(frame.theta * frame.theta);
+    const float* targets = m.numbers + 3 * (u64)m.stride;
+    double pose[12];
+#pragma unroll
+    for (int k = 0; k < 12; ++k) pose[k] = m.findings->best.pose[k];
+    for (u32 first = block * SAMPLES; first < frame.samples; first += blocks * SAMPLES) {
+        float q[SAMPLES][3];
+        u32 own[SAMPLES], hits = 0;
+#pragma unroll
+        for (u32 k = 0; k < SAMPLES; ++k) {
+            const u32 sample = first + k;
+            own[k] = (u32)((u64)sample * frame.n / frame.samples);
+            double s[3], p[3] = {0.0, 0.0, 0.0};
+            if (sample < frame.samples) {
+                source_of(m.numbers, m.stride, own[k], s);
+                apply(pose, s, p);
+            }
+#pragma unroll
+            for (int c = 0; c < 3; ++c) q[k][c] = sample < frame.samples ? (float)p[c] : nanf("");
+        }
+#pragma unroll 2
+        for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
+            const float tx = targets[i], ty = targets[m.stride + i], tz = targets[2 * (u64)m.stride + i];
+#pragma unroll
+            for (u32 k = 0; k < SAMPLES; ++k) {
+                const float x = q[k][0] - tx, y = q[k][1] - ty, z = q[k][2] - tz;
+                hits += (x * x + y * y) + z * z < theta2 && i != own[k];
+            }
+        }
+        hits = warp_sum(hits);
+        if (lane_id() == 0 && hits > 0) atomicAdd(&m.findings->chance_hits, hits);
+    }
+}
+
+// A job a block; the blocks behind the jobs count.
+extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory m, const u32) {
+    __shared__ Workbench bench;
+    __shared__ Scatter of;
+    if (!m.findings->best.valid) return;
+    const u32 job = blockIdx.x;
+    auto near = [&](u32 part) { return m.near + 7 * (u64)m.stride * (NEAR_OF_JOBS + part); };
+    if (job == MIRROR) {
+        mirror_job(m, bench, of, near(0));
+    } else if (job == LINE) {
+        line_job(m, bench, of, near(1));
+    } else if (job == INFORMATION) {
+        information_job(m, bench);
+    } else if (job == UNWEIGHTED) {
+        unweighted_job(m, bench, near(2));
+    } else if (job < COUNTS) {
+        Rival& rival = m.findings->rivals[job - RIVALS];
+        if (!rival.other.valid) return;
+        __shared__ Scored other;
+        if (threadIdx.x == 0) other = rival.other;
+        __syncthreads();
+        compare(m, bench, other, rival);
+    } else {
+        count_cells(m, job - COUNTS, gridDim.x - COUNTS);
+        count_chance(m, job - COUNTS, gridDim.x - COUNTS);
+    }
+}

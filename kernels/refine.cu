@@ -1,0 +1,473 @@
+// From the scored hypotheses to the best pose: those worth refining, and their refinement. The
+// arithmetic is that of src/registration/{candidates,refine,layout}.rs, operation by operation.
+#ifndef FLASHREG_REFINE_CU
+#define FLASHREG_REFINE_CU
+#include "sums.cuh"
+
+#define CUT2 9.0
+#define ITERATIONS 30
+#define FINE 1e-7
+#define COARSE 1e-3
+#define DAMPING 1e-9
+
+#define CHOOSE_THREADS 512
+
+// Mean squared distance by which two poses lay the points of the probe apart.
+__device__ double apart2(const Frame& frame, const double* a, const double* b) {
+    const double *m = frame.probe_mean, *p = frame.probe_square;
+    double sum = 0.0;
+#pragma unroll
+    for (int k = 0; k < 3; ++k) {
+        const double d0 = a[3 * k] - b[3 * k], d1 = a[3 * k + 1] - b[3 * k + 1], d2 = a[3 * k + 2] - b[3 * k + 2];
+        const double t = a[9 + k] - b[9 + k];
+        const double squares = (d0 * d0 * p[0] + d1 * d1 * p[1]) + d2 * d2 * p[2];
+        const double products = (d0 * d1 * p[3] + d0 * d2 * p[4]) + d1 * d2 * p[5];
+        const double along = (d0 * m[0] + d1 * m[1]) + d2 * m[2];
+        sum += ((squares + 2.0 * products) + (2.0 * t) * along) + t * t;
+    }
+    return sum;
+}
+
+// Chooses the best hypotheses that lie apart, best first, the order being score, inliers, then the
+// order of the triples. One block.
+extern "C" __global__ void __launch_bounds__(CHOOSE_THREADS) choose(const Memory m, const u32 round) {
+    __shared__ double chosen[MAX_CANDIDATES][12];
+    __shared__ u64 keys[WARP];
+    __shared__ u32 slots[WARP];
+    begin(m, round, REFINE);
+    if (threadIdx.x < WARP) keys[threadIdx.x] = 0;
+    const Frame& frame = *m.frame;
+    const u32 count = frame.pivots[round] * frame.per_pivot, wanted = frame.candidates[round];
+    u32* out = m.chosen + round * (MAX_CANDIDATES + 1);
+    u64 best = 0;
+    u32 found = 0, usable = 0;
+    for (; found < wanted; ++found) {
+        u64 key = 0;
+        u32 slot = 0;
+        for (u32 s = threadIdx.x; s < count; s += CHOOSE_THREADS) {
+            const uint2 support = m.support[s];
+            if (support.y == 0) continue;
+            usable += found == 0;
+            const u64 own = (u64)support.x << 32 | support.y;
+            // Less than half the support of the best is not refined to beat it.
+            if (own <= key || 2 * (u64)support.x < best >> 32) continue;
+            bool apart = true;
+            for (u32 c = 0; c < found && apart; ++c) {
+                apart = apart2(frame, chosen[c], m.poses + 12 * (u64)s) > frame.theta * frame.theta;
+            }
+            if (!apart) continue;
+            key = own;
+            slot = s;
+        }
+        // The best of the block; of equal ones the first.
+        for (u32 stage = 0; stage < 2; ++stage) {
+            for (u32 step = WARP / 2; step > 0; step /= 2) {
+                const u64 other = __shfl_xor_sync(FULL, key, step);
+                const u32 its = __shfl_xor_sync(FULL, slot, step);
+                if (other > key || (other == key && its < slot)) {
+                    key = other;
+                    slot = its;
+                }
+            }
+            if (stage > 0) break;
+            __syncthreads();
+            if (lane_id() == 0) {
+                keys[warp_id()] = key;
+                slots[warp_id()] = slot;
+            }
+            __syncthreads();
+            key = keys[lane_id()];
+            slot = slots[lane_id()];
+        }
+        if (key == 0) break;
+        if (found == 0) best = key;
+        if (threadIdx.x < 12) chosen[found][threadIdx.x] = m.poses[12 * (u64)slot + threadIdx.x];
+        if (threadIdx.x == 0) out[1 + found] = slot;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) out[0] = found;
+    usable = warp_sum(usable);
+    if (lane_id() == 0 && usable > 0) atomicAdd(&m.totals[round].usable, usable);
+}
+
+// A pose in single precision: rows of four, three of the rotation and one of the translation.
+struct Single {
+    float4 row[3];
+};
+
+__device__ inline Single single_of(const double* p) {
+    Single s;
+#pragma unroll
+    for (int k = 0; k < 3; ++k) {
+        s.row[k] = make_float4((float)p[3 * k], (float)p[3 * k + 1], (float)p[3 * k + 2], (float)p[9 + k]);
+    }
+    return s;
+}
+
+// Squared residual of correspondence i, NaN in the padding.
+__device__ inline float square_residual(const Memory& m, const Single& pose, u32 i) {
+    const float* p = m.numbers + i;
+    const u32 d = m.stride;
+    const float sx = p[0], sy = p[d], sz = p[2 * d];
+    const float4 rx = pose.row[0], ry = pose.row[1], rz = pose.row[2];
+    const float x = (((rx.x * sx + rx.y * sy) + rx.z * sz) + rx.w) - p[3 * d];
+    const float y = (((ry.x * sx + ry.y * sy) + ry.z * sz) + ry.w) - p[4 * d];
+    const float z = (((rz.x * sx + rz.y * sy) + rz.z * sz) + rz.w) - p[5 * d];
+    return (x * x + y * y) + z * z;
+}
+
+// Rows of a warp when a block shares them out in stretches of whole words.
+__device__ inline u32 stretch_of(u32 padded) {
+    return ((padded / WARP) + LANE_WARPS - 1) / LANE_WARPS * WARP;
+}
+
+// The numbers of the correspondences that are `wanted`, one after another in their order; `own` has
+// room for all of them. Returns how many. Called by a whole block of LANES threads.
+template <typename Wanted>
+__device__ u32 gather(const Memory& m, float* own, bool weighted, Wanted wanted) {
+    __shared__ u32 counts[LANE_WARPS];
+    const u32 padded = m.frame->padded, stretch = stretch_of(padded);
+    const u32 start = warp_id() * stretch, end = min(start + stretch, padded), d = m.stride;
+    u32 count = 0;
+#pragma unroll 4
+    for (u32 i = start + lane_id(); i < end; i += WARP) count += __popc(__ballot_sync(FULL, wanted(i)));
+    __syncthreads();
+    if (lane_id() == 0) counts[warp_id()] = count;
+    __syncthreads();
+    u32 place = 0, all = 0;
+    for (u32 w = 0; w < LANE_WARPS; ++w) {
+        if (w < warp_id()) place += counts[w];
+        all += counts[w];
+    }
+    if (count > 0) {
+        for (u32 i = start + lane_id(); i < end; i += WARP) {
+            const bool take = wanted(i);
+            const u32 vote = __ballot_sync(FULL, take);
+            if (take) {
+                const u32 to = place + __popc(vote & lanes_below());
+#pragma unroll
+                for (u32 k = 0; k < 6; ++k) own[k * (u64)d + to] = m.numbers[k * (u64)d + i];
+                own[6 * (u64)d + to] = weighted ? m.numbers[6 * (u64)d + i] : 1.0f;
+            }
+            place += __popc(vote);
+        }
+    }
+    __syncthreads();
+    return all;
+}
+
+// Where the pose takes a point.
+__device__ inline void apply(const double* p, const double* s, double* out) {
+#pragma unroll
+    for (int k = 0; k < 3; ++k) {
+        out[k] = ((p[3 * k] * s[0] + p[3 * k + 1] * s[1]) + p[3 * k + 2] * s[2]) + p[9 + k];
+    }
+}
+
+__device__ inline double influence(double r2, double weight) {
+    const double g = 1.0 + r2;
+    return r2 < CUT2 ? weight / (g * g) : 0.0;
+}
+
+// One step; squares of the turn and of the way of the centroid. False without weight.
+__device__ bool advance(double* pose, const double* s, bool upright, const double* u, double* moved) {
+    const double weight = s[0];
+    if (!(weight > 0.0 && weight <= 1.7976931348623157e308)) return false;
+    const double per_weight = 1.0 / weight;
+    const double c[3] = {s[1] * per_weight, s[2] * per_weight, s[3] * per_weight};
+    const double d[3] = {s[4] * per_weight, s[5] * per_weight, s[6] * per_weight};
+    const double pxx = s[7] - s[1] * c[0], pyy = s[8] - s[2] * c[1], pzz = s[9] - s[3] * c[2];
+    double xx = pyy + pzz, yy = pxx + pzz, zz = pxx + pyy;
+    const double xy = -(s[10] - s[1] * c[1]), xz = -(s[11] - s[1] * c[2]), yz = -(s[12] - s[2] * c[2]);
+    const double torque[3] = {
+        s[13] - (c[1] * s[6] - c[2] * s[5]), s[14] - (c[2] * s[4] - c[0] * s[6]),
+        s[15] - (c[0] * s[5] - c[1] * s[4])};
+    double turn[3] = {0.0, 0.0, 0.0};
+    if (!upright) {
+        const double damping = DAMPING * ((xx + yy) + zz);
+        xx = xx + damping;
+        yy = yy + damping;
+        zz = zz + damping;
+        const double a = yy * zz - yz * yz, b = xz * yz - xy * zz, e = xy * yz - xz * yy;
+        const double f = xx * zz - xz * xz, g = xy * xz - xx * yz, h = xx * yy - xy * xy;
+        const double determinant = (xx * a + xy * b) + xz * e;
+        if (determinant > 0.0) {
+            const double per = 1.0 / determinant;
+            turn[0] = ((a * torque[0] + b * torque[1]) + e * torque[2]) * per;
+            turn[1] = ((b * torque[0] + f * torque[1]) + g * torque[2]) * per;
+            turn[2] = ((e * torque[0] + g * torque[1]) + h * torque[2]) * per;
+        }
+    } else {
+        const double i0 = (xx * u[0] + xy * u[1]) + xz * u[2];
+        const double i1 = (xy * u[0] + yy * u[1]) + yz * u[2];
+        const double i2 = (xz * u[0] + yz * u[1]) + zz * u[2];
+        const double about = (u[0] * i0 + u[1] * i1) + u[2] * i2;
+        if (about > 0.0) {
+            const double angle = ((u[0] * torque[0] + u[1] * torque[1]) + u[2] * torque[2]) / about;
+#pragma unroll
+            for (int k = 0; k < 3; ++k) turn[k] = u[k] * angle;
+        }
+    }
+    const double turn2 = (turn[0] * turn[0] + turn[1] * turn[1]) + turn[2] * turn[2];
+    const double x = turn[0] * 0.5, y = turn[1] * 0.5, z = turn[2] * 0.5;
+    const double f = 2.0 / (1.0 + turn2 * 0.25);
+    const double q[3][3] = {
+        {1.0 - f * (y * y + z * z), f * (x * y - z), f * (x * z + y)},
+        {f * (x * y + z), 1.0 - f * (x * x + z * z), f * (y * z - x)},
+        {f * (x * z - y), f * (y * z + x), 1.0 - f * (x * x + y * y)}};
+    double before[12];
+#pragma unroll
+    for (int k = 0; k < 12; ++k) before[k] = pose[k];
+    const double from[3] = {before[9] - c[0], before[10] - c[1], before[11] - c[2]};
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+#pragma unroll
+        for (int j = 0; j < 3; ++j) {
+            pose[3 * i + j] = (q[i][0] * before[j] + q[i][1] * before[3 + j]) + q[i][2] * before[6 + j];
+        }
+        pose[9 + i] = ((q[i][0] * from[0] + q[i][1] * from[1]) + q[i][2] * from[2]) + (c[i] + d[i]);
+    }
+    moved[0] = turn2;
+    moved[1] = (d[0] * d[0] + d[1] * d[1]) + d[2] * d[2];
+    return true;
+}
+
+// What a block shares while it refines.
+struct Workbench {
+    double warps[LANE_WARPS][SUMS], totals[SUMS], pose[12];
+    u32 state;
+};
+
+// Refines the pose of the bench by the correspondences in `near`; false if none is near. Called by a
+// whole block.
+__device__ bool refine(const Memory& m, Workbench& bench, const float* near, u32 count, double step) {
+    const Frame& frame = *m.frame;
+    const double theta = frame.theta, per_theta2 = 1.0 / (theta * theta);
+    const u64 d = m.stride;
+    for (u32 iteration = 0; iteration < ITERATIONS; ++iteration) {
+        double pose[12], sum[SUMS];
+#pragma unroll
+        for (int k = 0; k < 12; ++k) pose[k] = bench.pose[k];
+#pragma unroll
+        for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+        for (u32 i = threadIdx.x; i < count; i += LANES) {
+            const double s[3] = {near[i], near[d + i], near[2 * d + i]};
+            double p[3];
+            apply(pose, s, p);
+            const double ex = near[3 * d + i] - p[0], ey = near[4 * d + i] - p[1], ez = near[5 * d + i] - p[2];
+            const double w = influence(((ex * ex + ey * ey) + ez * ez) * per_theta2, near[6 * d + i]);
+            const double wx = w * p[0], wy = w * p[1], wz = w * p[2];
+            sum[0] += w;
+            sum[1] += wx;
+            sum[2] += wy;
+            sum[3] += wz;
+            sum[4] += w * ex;
+            sum[5] += w * ey;
+            sum[6] += w * ez;
+            sum[7] += wx * p[0];
+            sum[8] += wy * p[1];
+            sum[9] += wz * p[2];
+            sum[10] += wx * p[1];
+            sum[11] += wx * p[2];
+            sum[12] += wy * p[2];
+            sum[13] += wy * ez - wz * ey;
+            sum[14] += wz * ex - wx * ez;
+            sum[15] += wx * ey - wy * ex;
+        }
+        block_totals(sum, bench.warps, bench.totals);
+        if (threadIdx.x == 0) {
+            double moved[2];
+            const bool fine = advance(bench.pose, bench.totals, frame.has_vertical, frame.vertical.target, moved);
+            const bool done = moved[0] < step * step && moved[1] < (step * theta) * (step * theta);
+            bench.state = !fine ? 2 : done ? 1 : 0;
+        }
+        __syncthreads();
+        if (bench.state == 2) return false;
+        if (bench.state == 1) break;
+    }
+    bool finite = true;
+#pragma unroll
+    for (int k = 0; k < 12; ++k) finite = finite && fabs(bench.pose[k]) <= 1.7976931348623157e308;
+    return finite;
+}
+
+// Refines from the pose of the bench: gathers what is near and goes on from there.
+__device__ bool refine_from(const Memory& m, Workbench& bench, float* near, bool weighted, double step) {
+    const Single start = single_of(bench.pose);
+    const float reach2 = m.frame->reach2;
+    const u32 count = gather(m, near, weighted, [&](u32 i) { return square_residual(m, start, i) < reach2; });
+    return refine(m, bench, near, count, step);
+}
+
+// Support of the pose of the bench over all correspondences; the same in all threads.
+__device__ uint2 support_of(const Memory& m, const Workbench& bench) {
+    __shared__ u32 sums[2];
+    const Frame& frame = *m.frame;
+    const Single pose = single_of(bench.pose);
+    __syncthreads();
+    if (threadIdx.x < 2) sums[threadIdx.x] = 0;
+    __syncthreads();
+    u32 gains = 0, inliers = 0;
+#pragma unroll 4
+    for (u32 i = threadIdx.x; i < frame.padded; i += LANES) {
+        const float square = square_residual(m, pose, i);
+        if (square < frame.theta2) {
+            float share = 1.0f;
+            if (frame.metric == 1) share = 1.0f - __fsqrt_rn(square * frame.per_theta2);
+            if (frame.metric == 2) share = 1.0f - square * frame.per_theta2;
+            const int gain = (int)(share * m.numbers[6 * (u64)m.stride + i] * 65536.0f);
+            gains += gain > 0 ? gain : 0;
+            ++inliers;
+        }
+    }
+    gains = warp_sum(gains);
+    inliers = warp_sum(inliers);
+    if (lane_id() == 0 && inliers > 0) {
+        atomicAdd(&sums[0], gains);
+        atomicAdd(&sums[1], inliers);
+    }
+    __syncthreads();
+    return make_uint2(sums[0], sums[1]);
+}
+
+// The pose of the bench with its support; one thread writes it.
+__device__ void write_scored(Scored& to, const Workbench& bench, bool valid, uint2 support) {
+    if (threadIdx.x < 12) to.pose[threadIdx.x] = bench.pose[threadIdx.x];
+    if (threadIdx.x == 0) {
+        to.score = support.x;
+        to.inliers = support.y;
+        to.valid = valid;
+        to.reserved = 0;
+    }
+}
+
+// True in all threads of the block that ends last; it sees what the others wrote.
+__device__ inline bool last_block(u32* done, u32 blocks) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(done, 1) == blocks - 1;
+    __syncthreads();
+    __threadfence();
+    return last;
+}
+
+__device__ inline bool better(const Scored& a, const Scored& b) {
+    return a.valid && (!b.valid || a.score > b.score || (a.score == b.score && a.inliers > b.inliers));
+}
+
+// Compares `other` with the best pose, see `rival` of src/registration/examine.rs. A whole block.
+__device__ void compare(const Memory& m, Workbench& bench, const Scored& other, Rival& to) {
+    const Frame& frame = *m.frame;
+    const double theta = frame.theta;
+    double a[12], b[12], sum[SUMS];
+#pragma unroll
+    for (int k = 0; k < 12; ++k) {
+        a[k] = __ldcg(&m.findings->best.pose[k]);
+        b[k] = __ldcg(&other.pose[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+    u32 either = 0, only_pose = 0, only_other = 0;
+    for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
+        const float* n = m.numbers + i;
+        const u32 d = m.stride;
+        const double s[3] = {n[0], n[d], n[2 * d]};
+        const bool inlier = m.mask[i / 64] >> (i % 64) & 1;
+        double p[3], q[3];
+        apply(b, s, q);
+        const double e[3] = {n[3 * d] - q[0], n[4 * d] - q[1], n[5 * d] - q[2]};
+        const bool within = (e[0] * e[0] + e[1] * e[1]) + e[2] * e[2] < theta * theta;
+        if (inlier || within) {
+            apply(a, s, p);
+            const double x = p[0] - q[0], y = p[1] - q[1], z = p[2] - q[2];
+            sum[0] += (x * x + y * y) + z * z;
+            ++either;
+        }
+        only_pose += inlier && !within;
+        only_other += within && !inlier;
+    }
+    block_totals(sum, bench.warps, bench.totals);
+    either = warp_sum(either);
+    only_pose = warp_sum(only_pose);
+    only_other = warp_sum(only_other);
+    if (threadIdx.x == 0) {
+        to.other = other;
+        to.apart2 = bench.totals[0];
+        to.of_either = to.only_pose = to.only_other = 0;
+        to.reserved = 0;
+    }
+    __syncthreads();
+    if (lane_id() == 0) {
+        atomicAdd(&to.of_either, either);
+        atomicAdd(&to.only_pose, only_pose);
+        atomicAdd(&to.only_other, only_other);
+    }
+    __syncthreads();
+}
+
+// Refines the chosen hypotheses so far that they can be ranked, a block each. After the first
+// search the block that ends last puts them in order, refines the best one to the end, and notes
+// its inliers and the rows that the rivals must do without; after the second each is compared with
+// the best pose.
+extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, const u32 round) {
+    __shared__ Workbench bench;
+    const u32* chosen = m.chosen + round * (MAX_CANDIDATES + 1);
+    const u32 b = blockIdx.x;
+    Scored& own = m.refined[b];
+    float* near = m.near + 7 * (u64)m.stride * b;
+    if (b < chosen[0]) {
+        const double* start = m.poses + 12 * (u64)chosen[1 + b];
+        if (threadIdx.x < 12) bench.pose[threadIdx.x] = start[threadIdx.x];
+        __syncthreads();
+        const bool valid = refine_from(m, bench, near, true, COARSE);
+        const uint2 support = support_of(m, bench);
+        write_scored(own, bench, valid, support);
+    } else {
+        write_scored(own, bench, false, make_uint2(0, 0));
+    }
+    Findings& findings = *m.findings;
+    if (round == 1) {
+        __syncthreads();
+        if (own.valid) {
+            compare(m, bench, own, findings.rivals[MAX_CANDIDATES + 1 + b]);
+        } else if (threadIdx.x == 0) {
+            findings.rivals[MAX_CANDIDATES + 1 + b].other.valid = 0;
+        }
+        return;
+    }
+    if (!last_block(m.done, gridDim.x)) return;
+
+    __shared__ u32 order[MAX_CANDIDATES];
+    if (threadIdx.x == 0) {
+        // By insertion: equal ones keep their order.
+        for (u32 i = 0; i < gridDim.x; ++i) {
+            u32 to = i;
+            for (; to > 0 && better(m.refined[i], m.refined[order[to - 1]]); --to) order[to] = order[to - 1];
+            order[to] = i;
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x < gridDim.x) findings.rivals[threadIdx.x].other = m.refined[order[threadIdx.x]];
+    const Scored& first = m.refined[order[0]];
+    const bool any = __ldcg(&first.valid);
+    if (threadIdx.x < 12) bench.pose[threadIdx.x] = __ldcg(&first.pose[threadIdx.x]);
+    __syncthreads();
+    const bool valid = any && refine_from(m, bench, near, true, FINE);
+    const uint2 support = valid ? support_of(m, bench) : make_uint2(0, 0);
+    write_scored(findings.best, bench, valid, support);
+    const Single pose = single_of(bench.pose);
+    const Frame& frame = *m.frame;
+    u32 *mask = (u32*)m.mask, *gone = (u32*)m.gone;
+    for (u32 i = threadIdx.x; i < frame.padded; i += LANES) {
+        const float square = valid ? square_residual(m, pose, i) : nanf("");
+        const u32 inliers = __ballot_sync(FULL, square < frame.theta2);
+        const u32 leave = __ballot_sync(FULL, square < frame.cut2);
+        if (lane_id() == 0) {
+            mask[i / WARP] = inliers;
+            gone[i / WARP] = leave;
+        }
+    }
+    if (threadIdx.x == 0) findings.inliers = support.y;
+}
+#endif

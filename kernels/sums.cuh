@@ -1,0 +1,95 @@
+// Sums whose order is fixed, as src/registration/sums.rs: a block of 256 threads is the lanes.
+#ifndef FLASHREG_SUMS_CUH
+#define FLASHREG_SUMS_CUH
+#include "common.cuh"
+
+#define LANES 256
+#define LANE_WARPS (LANES / WARP)
+#define SUMS 16
+
+// Adds 16 numbers over the block; all threads find the sums in `totals` (shared).
+__device__ inline void block_totals(double (&v)[SUMS], double (&warps)[LANE_WARPS][SUMS], double (&totals)[SUMS]) {
+    const u32 lane = lane_id();
+    // Each exchange halves the numbers that a lane holds: at the end the pair of lanes 2 s and
+    // 2 s + 1 holds number s.
+#pragma unroll
+    for (u32 step = WARP / 2, held = SUMS / 2; step > 1; step /= 2, held /= 2) {
+        const bool upper = (lane & step) != 0;
+#pragma unroll
+        for (u32 k = 0; k < held; ++k) {
+            const double mine = upper ? v[k + held] : v[k];
+            const double others = upper ? v[k] : v[k + held];
+            v[k] = mine + __shfl_xor_sync(FULL, others, step);
+        }
+    }
+    v[0] += __shfl_xor_sync(FULL, v[0], 1);
+    // The totals may still be read.
+    __syncthreads();
+    if (lane % 2 == 0) warps[warp_id()][lane / 2] = v[0];
+    __syncthreads();
+    if (threadIdx.x < SUMS) {
+        double sum = warps[0][threadIdx.x];
+        for (u32 w = 1; w < LANE_WARPS; ++w) sum += warps[w][threadIdx.x];
+        totals[threadIdx.x] = sum;
+    }
+    __syncthreads();
+}
+
+// Makes the entry (p, q) of a symmetric matrix zero. dp, dq: diagonal; pq, rp, rq: beside it; vp,
+// vq: axes.
+__device__ inline void rotate(
+    double& dp, double& dq, double& pq, double& rp, double& rq, double* vp, double* vq) {
+    if (pq * pq <= 1e-36 * fabs(dp * dq)) return;
+    const double theta = (dq - dp) / (2.0 * pq);
+    const double size = fabs(theta) + __dsqrt_rn(theta * theta + 1.0);
+    const double t = theta < 0.0 ? -1.0 / size : 1.0 / size;
+    const double c = 1.0 / __dsqrt_rn(t * t + 1.0), s = t * c;
+    dp = dp - t * pq;
+    dq = dq + t * pq;
+    pq = 0.0;
+    const double a = rp, b = rq;
+    rp = c * a - s * b;
+    rq = s * a + c * b;
+#pragma unroll
+    for (int k = 0; k < 3; ++k) {
+        const double x = vp[k], y = vq[k];
+        vp[k] = c * x - s * y;
+        vq[k] = s * x + c * y;
+    }
+}
+
+__device__ inline void exchange(double& dp, double& dq, double* vp, double* vq) {
+    if (!(dq > dp)) return;
+    const double d = dp;
+    dp = dq;
+    dq = d;
+#pragma unroll
+    for (int k = 0; k < 3; ++k) {
+        const double v = vp[k];
+        vp[k] = vq[k];
+        vq[k] = v;
+    }
+}
+
+// Eigenvalues, largest first, and axes (rows of `v`) of the matrix xx yy zz xy xz yz.
+__device__ inline void symmetric_eigen(const double* m, double* d, double (*v)[3]) {
+    double d0 = m[0], d1 = m[1], d2 = m[2], xy = m[3], xz = m[4], yz = m[5];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+#pragma unroll
+        for (int k = 0; k < 3; ++k) v[i][k] = i == k ? 1.0 : 0.0;
+    }
+    for (int sweep = 0; sweep < 8; ++sweep) {
+        rotate(d0, d1, xy, xz, yz, v[0], v[1]);
+        rotate(d0, d2, xz, xy, yz, v[0], v[2]);
+        rotate(d1, d2, yz, xy, xz, v[1], v[2]);
+    }
+    exchange(d0, d1, v[0], v[1]);
+    exchange(d0, d2, v[0], v[2]);
+    exchange(d1, d2, v[1], v[2]);
+    d[0] = d0;
+    d[1] = d1;
+    d[2] = d2;
+}
+
+#endif
