@@ -190,6 +190,8 @@ struct Memory {
     u64* outbox_mask;
 };
 
+static_assert(sizeof(Frame) == 296 && sizeof(Findings) == 1736 && sizeof(Memory) == 280, "sizes of the host");
+
 // Notes when a stage begins.
 __device__ inline void begin(const Memory& m, u32 round, Stage stage) {
     if (blockIdx.x == 0 && threadIdx.x == 0) {

@@ -7,21 +7,26 @@
 #define LANE_WARPS (LANES / WARP)
 #define SUMS 16
 
+// Adds those of the lanes STEP apart; each keeps half of the HELD numbers that it has.
+template <u32 STEP, u32 HELD>
+__device__ inline void halve(double (&v)[SUMS]) {
+    const bool upper = (lane_id() & STEP) != 0;
+#pragma unroll
+    for (u32 k = 0; k < HELD / 2; ++k) {
+        const double mine = upper ? v[k + HELD / 2] : v[k];
+        const double others = upper ? v[k] : v[k + HELD / 2];
+        v[k] = mine + __shfl_xor_sync(FULL, others, STEP);
+    }
+}
+
 // Adds 16 numbers over the block; all threads find the sums in `totals` (shared).
 __device__ inline void block_totals(double (&v)[SUMS], double (&warps)[LANE_WARPS][SUMS], double (&totals)[SUMS]) {
     const u32 lane = lane_id();
-    // Each exchange halves the numbers that a lane holds: at the end the pair of lanes 2 s and
-    // 2 s + 1 holds number s.
-#pragma unroll
-    for (u32 step = WARP / 2, held = SUMS / 2; step > 1; step /= 2, held /= 2) {
-        const bool upper = (lane & step) != 0;
-#pragma unroll
-        for (u32 k = 0; k < held; ++k) {
-            const double mine = upper ? v[k + held] : v[k];
-            const double others = upper ? v[k] : v[k + held];
-            v[k] = mine + __shfl_xor_sync(FULL, others, step);
-        }
-    }
+    halve<16, 16>(v);
+    halve<8, 8>(v);
+    halve<4, 4>(v);
+    halve<2, 2>(v);
+    // Lanes 2 s and 2 s + 1 hold number s.
     v[0] += __shfl_xor_sync(FULL, v[0], 1);
     // The totals may still be read.
     __syncthreads();

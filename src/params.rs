@@ -23,6 +23,17 @@ words!(
     }
 );
 words!(
+    /// How the GPU scores edges and selects pivots.
+    Launch {
+        /// Cooperative where the device can, else consecutive.
+        Auto = "auto",
+        /// One kernel whose blocks wait for each other.
+        Cooperative = "cooperative",
+        /// Three kernels, one after another.
+        Consecutive = "consecutive",
+    }
+);
+words!(
     /// Which transform the node broadcasts.
     TfMode {
         /// map -> odom (REP-105)
@@ -138,6 +149,12 @@ params! {
         kind: BackendChoice = BackendChoice::Auto, "", Range::OneOf(BackendChoice::WORDS), false;
         /// Threads of the CPU backend; 0 takes all cores.
         threads: i64 = 0, "", Range::Within(0.0, 1024.0), false;
+        /// How the CUDA backend scores edges and selects pivots.
+        launch: Launch = Launch::Auto, "", Range::OneOf(Launch::WORDS), false;
+        /// The CUDA backend launches a frame as one graph instead of kernel by kernel.
+        graph: bool = true, "", Range::Any, false;
+        /// Multiprocessors that the CUDA backend has blocks for; 0 takes all.
+        multiprocessors: i64 = 0, "", Range::Within(0.0, 1024.0), false;
     }
     /// Names of the coordinate frames (REP-105).
     frames: FrameParams {

@@ -15,13 +15,17 @@ use std::sync::Arc;
 
 const MAIN: &str = "all.cu";
 /// The sources; the first is compiled and includes the others.
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 10] = [
     (MAIN, include_str!("../../kernels/all.cu")),
     ("common.cuh", include_str!("../../kernels/common.cuh")),
     ("fog.cu", include_str!("../../kernels/fog.cu")),
     ("sog.cu", include_str!("../../kernels/sog.cu")),
     ("cliques.cu", include_str!("../../kernels/cliques.cu")),
     ("hypotheses.cu", include_str!("../../kernels/hypotheses.cu")),
+    ("sums.cuh", include_str!("../../kernels/sums.cuh")),
+    ("refine.cu", include_str!("../../kernels/refine.cu")),
+    ("examine.cu", include_str!("../../kernels/examine.cu")),
+    ("frame.cu", include_str!("../../kernels/frame.cu")),
 ];
 /// Rounding as on the CPU: no contraction, exact division and square root, subnormal numbers kept.
 const OPTIONS: [&str; 5] =

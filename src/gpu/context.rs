@@ -75,6 +75,17 @@ impl Context {
     pub fn processors(&self) -> u32 {
         self.processors
     }
+
+    /// Blocks of `block` threads of a kernel that a multiprocessor holds at once.
+    pub fn resident_blocks(&self, kernel: Kernel, block: u32) -> Result<u32, GpuError> {
+        self.bind()?;
+        let mut blocks = 0;
+        // SAFETY: the kernel is loaded; writes one integer.
+        unsafe { sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, kernel.raw, block as i32, 0) }
+            .result()
+            .doing("asking for the occupancy of a kernel")?;
+        Ok(blocks.max(0).unsigned_abs())
+    }
 }
 
 impl Drop for Context {
@@ -96,8 +107,8 @@ unsafe impl Send for Stream {}
 /// Blocks and threads of a launch.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// Blocks in x and y.
-    pub grid: (u32, u32),
+    /// Blocks.
+    pub grid: u32,
     /// Threads of a block.
     pub block: u32,
 }
@@ -125,8 +136,34 @@ impl Stream {
         self.raw
     }
 
-    /// Launches a kernel; `arguments` point to its arguments in order. A grid without blocks is no
-    /// launch.
+    /// What is queued later waits for the event.
+    pub fn wait_for(&self, event: &Event) -> Result<(), GpuError> {
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: both live.
+        unsafe { result::stream::wait_event(self.raw, event.raw, flags) }.doing("waiting for an event")
+    }
+
+    /// From now on work is not queued but gathered, also that of streams that wait for this one.
+    pub fn begin_capture(&self) -> Result<(), GpuError> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream lives.
+        unsafe { result::stream::begin_capture(self.raw, mode) }.doing("beginning a graph")
+    }
+
+    /// Ends the gathering.
+    pub fn end_capture(&self) -> Result<Graph, GpuError> {
+        // SAFETY: the stream lives.
+        let graph = unsafe { result::stream::end_capture(self.raw) }.doing("ending a graph")?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: a graph that was just made; writes one handle.
+        let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, graph, 0) }.result();
+        // SAFETY: not needed any more, whether it was instantiated or not.
+        let _ = unsafe { sys::cuGraphDestroy(graph) };
+        made.doing("instantiating a graph")?;
+        Ok(Graph { raw, context: Arc::clone(&self.context) })
+    }
+
+    /// Launches a kernel; `arguments` point to its arguments in order.
     ///
     /// # Safety
     /// Number and types of the arguments are the kernel's, and the memory that they name holds
@@ -137,13 +174,26 @@ impl Stream {
         shape: Shape,
         arguments: &mut [*mut c_void],
     ) -> Result<(), GpuError> {
-        let (x, y) = shape.grid;
-        if x == 0 || y == 0 {
-            return Ok(());
-        }
+        let (grid, block) = ((shape.grid, 1, 1), (shape.block, 1, 1));
         // SAFETY: as the caller promises.
-        unsafe { result::launch_kernel(kernel.raw, (x, y, 1), (shape.block, 1, 1), 0, self.raw, arguments) }
+        unsafe { result::launch_kernel(kernel.raw, grid, block, 0, self.raw, arguments) }
             .doing("launching a kernel")
+    }
+
+    /// Launches a kernel whose blocks wait for each other; they must all be resident at once.
+    ///
+    /// # Safety
+    /// As for [`Stream::launch`].
+    pub unsafe fn launch_together(
+        &self,
+        kernel: Kernel,
+        shape: Shape,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), GpuError> {
+        let (grid, block) = ((shape.grid, 1, 1), (shape.block, 1, 1));
+        // SAFETY: as the caller promises.
+        unsafe { result::launch_cooperative_kernel(kernel.raw, grid, block, 0, self.raw, arguments) }
+            .doing("launching a cooperative kernel")
     }
 }
 
@@ -152,6 +202,32 @@ impl Drop for Stream {
         if self.context.bind().is_ok() {
             // SAFETY: made in `new`. An error leaves nothing to be done.
             let _ = unsafe { result::stream::destroy(self.raw) };
+        }
+    }
+}
+
+/// Work gathered once and launched as a whole.
+pub struct Graph {
+    raw: sys::CUgraphExec,
+    context: Arc<Context>,
+}
+
+// SAFETY: as for `Context`.
+unsafe impl Send for Graph {}
+
+impl Graph {
+    /// Queues all of it.
+    pub fn launch(&self, stream: &Stream) -> Result<(), GpuError> {
+        // SAFETY: both live.
+        unsafe { sys::cuGraphLaunch(self.raw, stream.raw) }.result().doing("launching a graph")
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if self.context.bind().is_ok() {
+            // SAFETY: made in `end_capture`. An error leaves nothing to be done.
+            let _ = unsafe { sys::cuGraphExecDestroy(self.raw) };
         }
     }
 }
@@ -178,7 +254,7 @@ impl Event {
     /// A new event.
     pub fn new(context: &Arc<Context>) -> Result<Self, GpuError> {
         context.bind()?;
-        let raw = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).doing("making an event")?;
+        let raw = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).doing("making an event")?;
         Ok(Self { raw, context: Arc::clone(context) })
     }
 
@@ -186,13 +262,6 @@ impl Event {
     pub fn record(&self, stream: &Stream) -> Result<(), GpuError> {
         // SAFETY: both live.
         unsafe { result::event::record(self.raw, stream.raw) }.doing("recording an event")
-    }
-
-    /// Microseconds from `earlier` to this; both must have happened.
-    pub fn since(&self, earlier: &Event) -> Result<f64, GpuError> {
-        // SAFETY: both live.
-        let ms = unsafe { result::event::elapsed(earlier.raw, self.raw) }.doing("reading an event")?;
-        Ok(f64::from(ms) * 1e3)
     }
 }
 

@@ -14,8 +14,6 @@ mod finish;
 pub mod fog;
 #[cfg(feature = "cuda")]
 pub mod gpu;
-#[cfg(feature = "cuda")]
-mod gpu_memory;
 pub mod hypotheses;
 pub mod lanes;
 pub mod layout;

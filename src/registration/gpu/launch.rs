@@ -1,0 +1,257 @@
+//! The kernels of a frame and the ways to launch them. Every way launches the same work:
+//!
+//! - scores and pivots in one cooperative kernel, whose blocks wait for each other, or in three
+//!   kernels one after another;
+//! - kernel by kernel, or all of a frame as one graph.
+
+use super::memory::Arguments;
+use crate::gpu::bundle::Bundle;
+use crate::gpu::context::{Context, Event, Graph, Kernel, Shape, Stream};
+use crate::gpu::GpuError;
+use crate::params::{BackendParams, Launch};
+use crate::registration::candidates::CANDIDATES;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Threads of a block of the kernels, as in their files.
+const THREADS: u32 = 256;
+const CLIQUE_THREADS: u32 = 128;
+const POSE_THREADS: u32 = 64;
+const SCORE_THREADS: u32 = 128;
+const CHOOSE_THREADS: u32 = 512;
+/// Blocks per multiprocessor of the kernels that share out their tasks.
+const RESIDENT: u32 = 8;
+/// Blocks of `examine` with a job of their own, and most of those that count.
+const JOBS: u32 = 4 + CANDIDATES[0] as u32;
+const COUNTERS: u32 = 64;
+
+/// The search a kernel belongs to: the first, or that of the rivals.
+pub(super) type Round = u32;
+
+struct Kernels {
+    receive: Kernel,
+    fog: Kernel,
+    prune: Kernel,
+    sog: Kernel,
+    sog_scores: Kernel,
+    sog_count: Kernel,
+    sog_place: Kernel,
+    cliques: Kernel,
+    poses: Kernel,
+    score: Kernel,
+    choose: Kernel,
+    approach: Kernel,
+    examine: Kernel,
+    report: Kernel,
+}
+
+impl Kernels {
+    fn of(bundle: &Bundle) -> Result<Self, GpuError> {
+        Ok(Self {
+            receive: bundle.kernel("receive")?,
+            fog: bundle.kernel("fog")?,
+            prune: bundle.kernel("prune")?,
+            sog: bundle.kernel("sog")?,
+            sog_scores: bundle.kernel("sog_scores")?,
+            sog_count: bundle.kernel("sog_count")?,
+            sog_place: bundle.kernel("sog_place")?,
+            cliques: bundle.kernel("cliques")?,
+            poses: bundle.kernel("poses")?,
+            score: bundle.kernel("score")?,
+            choose: bundle.kernel("choose")?,
+            approach: bundle.kernel("approach")?,
+            examine: bundle.kernel("examine")?,
+            report: bundle.kernel("report")?,
+        })
+    }
+}
+
+/// How frames are launched, and why so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// Scores and pivots in one cooperative kernel.
+    pub cooperative: bool,
+    /// The frame as one graph.
+    pub graph: bool,
+    /// Multiprocessors for which there are blocks.
+    pub multiprocessors: u32,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl Way {
+    /// By the parameters, else by what the device can do.
+    fn choose(context: &Context, kernels: &Kernels, params: &BackendParams) -> Result<(Self, u32), GpuError> {
+        let all = context.processors();
+        let multiprocessors = match params.multiprocessors.max(0) as u32 {
+            0 => all,
+            some => some.min(all),
+        };
+        let resident = context.resident_blocks(kernels.sog, THREADS)?;
+        let able = context.device().cooperative_launch && resident > 0;
+        let (cooperative, why) = match params.launch {
+            Launch::Consecutive => (false, "backend.launch is consecutive"),
+            Launch::Cooperative if able => (true, "backend.launch is cooperative"),
+            Launch::Cooperative => {
+                let device = &context.device().name;
+                return Err(GpuError::Absent(format!("{device} has no cooperative launch")));
+            }
+            Launch::Auto if able => (true, "the device has cooperative launch"),
+            Launch::Auto => (false, "the device has no cooperative launch"),
+        };
+        let way = Self { cooperative, graph: params.graph, multiprocessors, why: why.to_owned() };
+        Ok((way, resident.clamp(1, RESIDENT)))
+    }
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let how = if self.cooperative { "cooperative" } else { "consecutive" };
+        let graph = if self.graph { ", as a graph" } else { "" };
+        write!(f, "{how} kernels{graph} on {} multiprocessors ({})", self.multiprocessors, self.why)
+    }
+}
+
+/// Launches frames.
+pub(super) struct Launcher {
+    way: Way,
+    /// Blocks of the cooperative kernel that are resident on a multiprocessor.
+    resident: u32,
+    kernels: Kernels,
+    graph: Option<Graph>,
+    /// From here the measurements run beside the search of the rivals, to there.
+    fork: Event,
+    join: Event,
+    side: Stream,
+    /// Dropped last: what is above may be in use until the stream is done.
+    main: Stream,
+}
+
+impl Launcher {
+    pub fn new(context: &Arc<Context>, bundle: &Bundle, params: &BackendParams) -> Result<Self, GpuError> {
+        let kernels = Kernels::of(bundle)?;
+        let (way, resident) = Way::choose(context, &kernels, params)?;
+        Ok(Self {
+            way,
+            resident,
+            kernels,
+            graph: None,
+            fork: Event::new(context)?,
+            join: Event::new(context)?,
+            side: Stream::new(context)?,
+            main: Stream::new(context)?,
+        })
+    }
+
+    pub fn way(&self) -> &Way {
+        &self.way
+    }
+
+    pub fn stream(&self) -> &Stream {
+        &self.main
+    }
+
+    /// The memory has changed: what was captured is void.
+    pub fn forget(&mut self) {
+        self.graph = None;
+    }
+
+    /// Queues a whole frame.
+    pub fn frame(&mut self, memory: &Arguments) -> Result<(), GpuError> {
+        if !self.way.graph {
+            return self.queue_frame(memory);
+        }
+        if self.graph.is_none() {
+            self.main.begin_capture()?;
+            let queued = self.queue_frame(memory);
+            // Ended in any case, or the stream could not be used again.
+            let graph = self.main.end_capture();
+            queued?;
+            self.graph = Some(graph?);
+        }
+        self.graph.as_ref().map_or(Ok(()), |graph| graph.launch(&self.main))
+    }
+
+    fn queue_frame(&self, memory: &Arguments) -> Result<(), GpuError> {
+        self.receive(memory)?;
+        self.graph_of(memory)?;
+        self.search(memory, 0)?;
+        self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 0)?;
+        self.launch(self.kernels.approach, CANDIDATES[0] as u32, THREADS, memory, 0)?;
+        self.fork.record(&self.main)?;
+        self.side.wait_for(&self.fork)?;
+        let counters = self.way.multiprocessors.min(COUNTERS);
+        self.launch_on(&self.side, self.kernels.examine, JOBS + counters, THREADS, memory, 0)?;
+        self.search(memory, 1)?;
+        self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 1)?;
+        self.launch(self.kernels.approach, CANDIDATES[1] as u32, THREADS, memory, 1)?;
+        self.join.record(&self.side)?;
+        self.main.wait_for(&self.join)?;
+        self.launch(self.kernels.report, 1, THREADS, memory, 0)
+    }
+
+    /// Queues the arrival of a problem.
+    pub fn receive(&self, memory: &Arguments) -> Result<(), GpuError> {
+        self.launch(self.kernels.receive, self.way.multiprocessors, THREADS, memory, 0)
+    }
+
+    /// Queues the graph of the problem.
+    pub fn graph_of(&self, memory: &Arguments) -> Result<(), GpuError> {
+        self.launch(self.kernels.fog, self.shared_out(), THREADS, memory, 0)
+    }
+
+    /// Queues the search in the graph; before the second one it is made smaller.
+    pub fn search(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
+        let k = &self.kernels;
+        let grid = self.shared_out();
+        self.launch(k.prune, grid, THREADS, memory, round)?;
+        if self.way.cooperative {
+            let grid = self.way.multiprocessors * self.resident;
+            self.launch_together(k.sog, grid, THREADS, memory, round)?;
+        } else {
+            self.launch(k.sog_scores, grid, THREADS, memory, round)?;
+            self.launch(k.sog_count, grid, THREADS, memory, round)?;
+            self.launch(k.sog_place, grid, THREADS, memory, round)?;
+        }
+        self.launch(k.cliques, grid, CLIQUE_THREADS, memory, round)?;
+        self.launch(k.poses, grid, POSE_THREADS, memory, round)?;
+        self.launch(k.score, 2 * grid, SCORE_THREADS, memory, round)
+    }
+
+    fn shared_out(&self) -> u32 {
+        self.way.multiprocessors * RESIDENT
+    }
+
+    fn launch(&self, k: Kernel, grid: u32, block: u32, memory: &Arguments, round: Round) -> Result<(), GpuError> {
+        self.launch_on(&self.main, k, grid, block, memory, round)
+    }
+
+    fn launch_on(
+        &self,
+        stream: &Stream,
+        kernel: Kernel,
+        grid: u32,
+        block: u32,
+        memory: &Arguments,
+        round: Round,
+    ) -> Result<(), GpuError> {
+        // SAFETY: the arguments of every kernel; the memory was made for all that a frame can say.
+        unsafe { stream.launch(kernel, Shape { grid, block }, &mut arguments(memory, &round)) }
+    }
+
+    fn launch_together(
+        &self,
+        kernel: Kernel,
+        grid: u32,
+        block: u32,
+        memory: &Arguments,
+        round: Round,
+    ) -> Result<(), GpuError> {
+        // SAFETY: as above.
+        unsafe { self.main.launch_together(kernel, Shape { grid, block }, &mut arguments(memory, &round)) }
+    }
+}
+
+fn arguments(memory: &Arguments, round: &Round) -> [*mut c_void; 2] {
+    [std::ptr::from_ref(memory).cast_mut().cast(), std::ptr::from_ref(round).cast_mut().cast()]
+}

@@ -1,0 +1,329 @@
+//! What the kernels read and write: the structures of `kernels/common.cuh` and the memory.
+
+use crate::gpu::buffers::{DeviceBuffer, PinnedBuffer, Plain};
+use crate::gpu::context::Context;
+use crate::gpu::GpuError;
+use crate::registration::candidates::CANDIDATES;
+use crate::registration::refine::Numbers;
+use std::sync::Arc;
+
+/// Rows are padded to a multiple of this on the device, so that rows of bits are aligned to 16
+/// bytes.
+pub(super) const ROWS: usize = 128;
+/// Rivals that a frame reports: candidates, the unweighted pose, candidates of the second search.
+const RIVALS: usize = 2 * CANDIDATES[0] + 1;
+/// Blocks that gather correspondences near a pose at the same time: candidates and three jobs.
+const GATHERERS: usize = CANDIDATES[0] + 3;
+/// Edges whose scores are kept between the passes; with more of them they are counted again.
+const MOST_LISTED: usize = 1 << 21;
+
+/// Known verticals, see `Vertical` of the kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Verticals {
+    pub up: [[f64; 3]; 2],
+    pub rotation: [[f64; 3]; 3],
+}
+
+/// One problem and its parameters.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Frame {
+    pub n: u32,
+    pub padded: u32,
+    pub words: u32,
+    pub pivots: [u32; 2],
+    pub per_pivot: u32,
+    pub candidates: [u32; 2],
+    pub has_heights: u32,
+    pub has_ids: u32,
+    pub has_vertical: u32,
+    pub has_weights: u32,
+    pub metric: u32,
+    pub tau: f32,
+    pub min_length: f32,
+    pub per_sum: f32,
+    pub per_square: f32,
+    pub theta2: f32,
+    pub per_theta2: f32,
+    pub cut2: f32,
+    pub reach2: f32,
+    pub samples: u32,
+    pub theta: f64,
+    pub min_height: f64,
+    pub probe_mean: [f64; 3],
+    pub probe_square: [f64; 6],
+    pub vertical: Verticals,
+}
+
+/// Facts of one search.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Totals {
+    /// Edges of the graph.
+    pub edges: u64,
+    /// Score of the worst pivot; zero if all edges of positive score are pivots.
+    pub threshold: u32,
+    /// Edges above it.
+    pub above: u32,
+    /// Edges at it that are pivots.
+    pub ties: u32,
+    /// Pivots.
+    pub pivots: u32,
+    /// Triples found.
+    pub triples: u32,
+    /// Hypotheses with an inlier.
+    pub usable: u32,
+    placed: u32,
+    /// Edges that the list would hold.
+    pub listed: u32,
+    best: u32,
+    reserved: u32,
+}
+
+/// A pose with its support.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Scored {
+    pub pose: Numbers,
+    pub score: u32,
+    pub inliers: u32,
+    pub valid: u32,
+    reserved: u32,
+}
+
+/// Another pose compared with the best.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DeviceRival {
+    pub other: Scored,
+    pub apart2: f64,
+    pub of_either: u32,
+    pub only_pose: u32,
+    pub only_other: u32,
+    reserved: u32,
+}
+
+/// Stages of which the beginnings are noted, in order; the last one is the end.
+pub(super) const STAGES: usize = 8;
+
+/// What a frame finds.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DeviceFindings {
+    pub totals: [Totals; 2],
+    pub best: Scored,
+    pub rivals: [DeviceRival; RIVALS],
+    pub information: [f64; 12],
+    pub radius2: f64,
+    pub spread: [f64; 3],
+    pub gain: f64,
+    pub noise2: f64,
+    pub mirror_inliers: u32,
+    pub has_mirror: u32,
+    pub inliers: u32,
+    pub off_line: u32,
+    pub cells: [u32; 2],
+    pub chance_hits: u32,
+    reserved: u32,
+    pub stamps: [[u64; STAGES]; 2],
+}
+
+// The same figures stand in kernels/common.cuh.
+const _: () = assert!(std::mem::size_of::<Frame>() == 296);
+const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1736);
+const _: () = assert!(std::mem::size_of::<Arguments>() == 280);
+
+// SAFETY: numbers without gaps, laid out as C does.
+unsafe impl Plain for Frame {}
+// SAFETY: as above.
+unsafe impl Plain for Totals {}
+// SAFETY: as above.
+unsafe impl Plain for Scored {}
+// SAFETY: as above.
+unsafe impl Plain for DeviceFindings {}
+
+/// The argument of every kernel: addresses, `Memory` of the kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arguments {
+    frame: u64,
+    totals: u64,
+    stride: u32,
+    room: u32,
+    numbers: u64,
+    heights: u64,
+    ids: u64,
+    rows: u64,
+    degrees: u64,
+    gone: u64,
+    starts: u64,
+    edges: u64,
+    scores: u64,
+    histogram: u64,
+    at: u64,
+    keys: u64,
+    pivots: u64,
+    triples: u64,
+    poses: u64,
+    singles: u64,
+    support: u64,
+    barrier: u64,
+    chosen: u64,
+    refined: u64,
+    done: u64,
+    near: u64,
+    cells: u64,
+    table: u32,
+    reserved: u32,
+    mask: u64,
+    findings: u64,
+    inbox: u64,
+    inbox_numbers: u64,
+    inbox_heights: u64,
+    inbox_ids: u64,
+    outbox: u64,
+    outbox_mask: u64,
+}
+
+/// Memory of the host that the device reads and writes itself.
+pub(super) struct HostSide {
+    pub frame: PinnedBuffer<Frame>,
+    /// Source x y z, target x y z, weights; each `stride` long.
+    pub numbers: PinnedBuffer<f32>,
+    pub heights: PinnedBuffer<f32>,
+    pub ids: PinnedBuffer<u64>,
+    pub findings: PinnedBuffer<DeviceFindings>,
+    pub mask: PinnedBuffer<u64>,
+}
+
+/// Memory of the device that tests read back; the rest is only written and read by kernels.
+pub(super) struct DeviceSide {
+    pub totals: DeviceBuffer<Totals>,
+    pub rows: DeviceBuffer<u64>,
+    pub degrees: DeviceBuffer<u32>,
+    pub gone: DeviceBuffer<u64>,
+    pub pivots: DeviceBuffer<u64>,
+    pub triples: DeviceBuffer<[u32; 4]>,
+    pub poses: DeviceBuffer<Numbers>,
+    pub support: DeviceBuffer<[u32; 2]>,
+}
+
+/// All memory, for the largest problem, and the most pivots and triples asked for so far.
+pub(super) struct Memory {
+    pub stride: usize,
+    pub pivots: usize,
+    pub slots: usize,
+    pub host: HostSide,
+    pub device: DeviceSide,
+    pub arguments: Arguments,
+    bytes: usize,
+    /// Held for the addresses in `arguments`.
+    _bytes: Vec<DeviceBuffer<u8>>,
+}
+
+impl Memory {
+    /// For `capacity` correspondences, `pivots` pivots and `slots` triples.
+    pub fn new(
+        context: &Arc<Context>,
+        capacity: usize,
+        pivots: usize,
+        slots: usize,
+    ) -> Result<Self, GpuError> {
+        let stride = capacity.max(1).next_multiple_of(ROWS);
+        let words = stride / 64;
+        let room = (stride * stride / 2).min(MOST_LISTED);
+        let table = (2 * stride).next_power_of_two();
+        let host = HostSide {
+            frame: PinnedBuffer::new(context, 1)?,
+            numbers: PinnedBuffer::new(context, 7 * stride)?,
+            heights: PinnedBuffer::new(context, 2 * stride)?,
+            ids: PinnedBuffer::new(context, 2 * stride)?,
+            findings: PinnedBuffer::new(context, 1)?,
+            mask: PinnedBuffer::new(context, words)?,
+        };
+        let device = DeviceSide {
+            totals: DeviceBuffer::new(context, 2)?,
+            rows: DeviceBuffer::new(context, stride * words)?,
+            degrees: DeviceBuffer::new(context, stride)?,
+            gone: DeviceBuffer::new(context, words)?,
+            pivots: DeviceBuffer::new(context, pivots)?,
+            triples: DeviceBuffer::new(context, slots)?,
+            poses: DeviceBuffer::new(context, slots)?,
+            support: DeviceBuffer::new(context, slots)?,
+        };
+        let mut more = More { context, made: Vec::new(), bytes: 0 };
+        let arguments = Arguments {
+            frame: more.bytes(std::mem::size_of::<Frame>())?,
+            totals: device.totals.address(),
+            stride: stride as u32,
+            room: room as u32,
+            numbers: more.bytes(7 * 4 * stride)?,
+            heights: more.bytes(2 * 4 * stride)?,
+            ids: more.bytes(2 * 8 * stride)?,
+            rows: device.rows.address(),
+            degrees: device.degrees.address(),
+            gone: device.gone.address(),
+            starts: more.bytes(4 * stride)?,
+            edges: more.bytes(4 * room)?,
+            scores: more.bytes(2 * room)?,
+            histogram: more.bytes(4 * stride)?,
+            at: more.bytes(4 * (stride + 1))?,
+            keys: more.bytes(8 * pivots)?,
+            pivots: device.pivots.address(),
+            triples: device.triples.address(),
+            poses: device.poses.address(),
+            singles: more.bytes(12 * 4 * slots)?,
+            support: device.support.address(),
+            barrier: more.zeroed(64)?,
+            chosen: more.bytes(2 * 4 * (CANDIDATES[0] + 1))?,
+            refined: more.bytes(CANDIDATES[0] * std::mem::size_of::<Scored>())?,
+            done: more.bytes(4)?,
+            near: more.bytes(GATHERERS * 7 * 4 * stride)?,
+            cells: more.bytes(2 * 4 * table)?,
+            table: table as u32,
+            reserved: 0,
+            mask: more.bytes(8 * words)?,
+            findings: more.zeroed(std::mem::size_of::<DeviceFindings>())?,
+            inbox: host.frame.device_address()?,
+            inbox_numbers: host.numbers.device_address()?,
+            inbox_heights: host.heights.device_address()?,
+            inbox_ids: host.ids.device_address()?,
+            outbox: host.findings.device_address()?,
+            outbox_mask: host.mask.device_address()?,
+        };
+        let d = &device;
+        let named = d.totals.bytes() + d.rows.bytes() + d.degrees.bytes() + d.gone.bytes();
+        let found = d.pivots.bytes() + d.triples.bytes() + d.poses.bytes() + d.support.bytes();
+        let bytes = named + found + more.bytes;
+        Ok(Self { stride, pivots, slots, host, device, arguments, bytes, _bytes: more.made })
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Makes memory that only its address is needed of.
+struct More<'a> {
+    context: &'a Arc<Context>,
+    made: Vec<DeviceBuffer<u8>>,
+    bytes: usize,
+}
+
+impl More<'_> {
+    fn bytes(&mut self, len: usize) -> Result<u64, GpuError> {
+        let buffer = DeviceBuffer::new(self.context, len)?;
+        let address = buffer.address();
+        self.bytes += buffer.bytes();
+        self.made.push(buffer);
+        Ok(address)
+    }
+
+    fn zeroed(&mut self, len: usize) -> Result<u64, GpuError> {
+        let address = self.bytes(len)?;
+        self.made.last_mut().map_or(Ok(()), DeviceBuffer::clear)?;
+        Ok(address)
+    }
+}

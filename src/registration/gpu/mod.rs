@@ -1,0 +1,376 @@
+//! Registration on the GPU: a frame goes in, its findings come out, and nothing goes back and forth
+//! between. The same bits as the CPU: graph, scores, pivots, triples, poses, measurements.
+
+mod launch;
+mod memory;
+
+use super::candidates::CANDIDATES;
+use super::cliques::MAX_PER_PIVOT;
+use super::examine::{cut2, SAMPLES};
+use super::findings::{Found, Information, Measured, Mirror, Rival, Summary};
+use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
+use super::fog::candidate_factors;
+use super::hypotheses::Hypothesis;
+use super::layout::Layout;
+use super::pivots::Pivot;
+use super::refine::{pose_of, REACH};
+use super::result::{StageTimes, Truncation};
+use crate::gpu::bundle::{Bundle, Origin};
+use crate::gpu::buffers::{Plain, PinnedBuffer};
+use crate::gpu::context::Context;
+use crate::gpu::GpuError;
+use crate::params::{Metric, Params, RegistrationParams};
+pub use launch::Way;
+use launch::{Launcher, Round};
+pub use memory::Totals;
+use memory::{DeviceFindings, Frame, Memory, Scored, Verticals, ROWS};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Stages of the kernels, see `Stage` in `kernels/common.cuh`.
+const UPLOAD: usize = 0;
+const FOG: usize = 1;
+const SOG: usize = 2;
+const PIVOTS: usize = 3;
+const CLIQUES: usize = 4;
+const HYPOTHESES: usize = 5;
+const REFINE: usize = 6;
+const END: usize = 7;
+
+/// Registers on the GPU.
+pub struct GpuEngine {
+    memory: Memory,
+    capacity: usize,
+    findings: DeviceFindings,
+    // Dropped after the memory that it may be writing: it waits.
+    launcher: Launcher,
+    context: Arc<Context>,
+    bundle: Bundle,
+}
+
+impl GpuEngine {
+    /// Takes the first device, loads the kernels (see [`Bundle::load`]) and makes memory for
+    /// `registration.max_correspondences`; that for pivots and triples grows when more are asked
+    /// for.
+    pub fn new(params: &Params, cache: Option<&Path>) -> Result<Self, GpuError> {
+        let context = Context::first()?;
+        let bundle = Bundle::load(&context, cache)?;
+        let launcher = Launcher::new(&context, &bundle, &params.backend)?;
+        let r = &params.registration;
+        let capacity = r.max_correspondences.max(0) as usize;
+        let [pivots, _] = finish::pivots(r);
+        let memory = Memory::new(&context, capacity, pivots, pivots * per_pivot(r))?;
+        Ok(Self { memory, capacity, findings: DeviceFindings::default(), launcher, context, bundle })
+    }
+
+    /// Name and compute capability of the device, for the log.
+    pub fn device(&self) -> String {
+        let device = self.context.device();
+        let [major, minor] = device.compute_capability;
+        format!("{}, compute capability {major}.{minor}", device.name)
+    }
+
+    /// Where the kernels came from.
+    pub fn origin(&self) -> &Origin {
+        self.bundle.origin()
+    }
+
+    /// How the kernels are launched.
+    pub fn way(&self) -> &Way {
+        self.launcher.way()
+    }
+
+    /// Bytes on the device, without the context and the kernels.
+    pub fn device_bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Makes a problem ready for the device.
+    pub fn stage(&mut self, layout: &Layout, r: &RegistrationParams) -> Result<(), GpuError> {
+        if layout.count() > self.capacity {
+            return Err(GpuError::Absent(format!("memory for {} correspondences only", self.capacity)));
+        }
+        self.context.bind()?;
+        let (pivots, per_pivot) = (finish::pivots(r), per_pivot(r));
+        let slots = pivots[0] * per_pivot;
+        if pivots[0] > self.memory.pivots || slots > self.memory.slots {
+            self.launcher.stream().wait()?;
+            let (pivots, slots) = (pivots[0].max(self.memory.pivots), slots.max(self.memory.slots));
+            self.memory = Memory::new(&self.context, self.capacity, pivots, slots)?;
+            self.launcher.forget();
+        }
+        let (stride, host) = (self.memory.stride, &mut self.memory.host);
+        let padded = layout.count().next_multiple_of(ROWS);
+        let [sx, sy, sz] = &layout.source;
+        let [tx, ty, tz] = &layout.target;
+        fill(&mut host.numbers, stride, padded, &[sx, sy, sz, tx, ty, tz], f32::NAN);
+        let weights = host.numbers.items_mut().get_mut(6 * stride..).unwrap_or_default();
+        fill_one(weights, padded, &layout.weight, 0.0);
+        let [source, target] = &layout.height;
+        fill(&mut host.heights, stride, padded, &[source, target], f32::NAN);
+        let [source, target] = &layout.ids;
+        fill(&mut host.ids, stride, padded, &[source, target], u64::MAX);
+
+        let scoring = scoring(r);
+        let theta2 = scoring.threshold * scoring.threshold;
+        let (per_sum, per_square) = candidate_factors(r.tau as f32);
+        let frame = Frame {
+            n: layout.count() as u32,
+            padded: padded as u32,
+            words: (padded / 64) as u32,
+            pivots: pivots.map(|k| k as u32),
+            per_pivot: per_pivot as u32,
+            candidates: CANDIDATES.map(|c| c as u32),
+            has_heights: u32::from(layout.up.is_some()),
+            has_ids: u32::from(layout.ids.iter().any(|ids| !ids.is_empty())),
+            has_vertical: u32::from(layout.vertical.is_some()),
+            has_weights: u32::from(layout.is_weighted()),
+            metric: match scoring.metric {
+                Metric::Inliers => 0,
+                Metric::Linear => 1,
+                Metric::Quadratic => 2,
+            },
+            tau: r.tau as f32,
+            min_length: r.min_length as f32,
+            per_sum,
+            per_square,
+            theta2,
+            per_theta2: 1.0 / theta2,
+            cut2: cut2(r.inlier_threshold),
+            reach2: (REACH * r.inlier_threshold).powi(2) as f32,
+            samples: SAMPLES.min(layout.count()) as u32,
+            theta: r.inlier_threshold,
+            min_height: r.tau,
+            probe_mean: layout.probe.mean,
+            probe_square: layout.probe.square,
+            vertical: layout.vertical.as_ref().map_or(Verticals::default(), |v| Verticals {
+                up: v.up,
+                rotation: v.rotation,
+            }),
+        };
+        if let Some(place) = host.frame.items_mut().first_mut() {
+            *place = frame;
+        }
+        Ok(())
+    }
+
+    /// Queues the frame that was staged.
+    pub fn submit(&mut self) -> Result<(), GpuError> {
+        self.context.bind()?;
+        self.launcher.frame(&self.memory.arguments)
+    }
+
+    /// Waits for the frame that was submitted.
+    fn wait(&mut self) -> Result<(), GpuError> {
+        self.context.bind()?;
+        self.launcher.stream().wait()?;
+        self.findings = self.memory.host.findings.items().first().copied().unwrap_or_default();
+        Ok(())
+    }
+
+    /// For tests: runs a search alone on what was staged. The second one is in the graph of the
+    /// first without the rows that are set in `gone` (bits).
+    pub fn search_alone(&mut self, round: Round, gone: &[u64]) -> Result<Totals, GpuError> {
+        self.context.bind()?;
+        let stream = self.launcher.stream();
+        if round == 0 {
+            self.launcher.receive(&self.memory.arguments)?;
+            self.launcher.graph_of(&self.memory.arguments)?;
+        } else {
+            let mut pinned = PinnedBuffer::new(&self.context, gone.len())?;
+            pinned.items_mut().get_mut(..gone.len()).unwrap_or_default().copy_from_slice(gone);
+            self.memory.device.gone.upload(&pinned, gone.len(), stream)?;
+            stream.wait()?;
+        }
+        self.launcher.search(&self.memory.arguments, round)?;
+        let totals = self.memory.device.totals.read(2, stream)?;
+        Ok(totals.get(round as usize).copied().unwrap_or_default())
+    }
+
+    /// For tests: words of a row, rows and degrees of the graph as it is now.
+    pub fn read_graph(&self, n: usize) -> Result<(usize, Vec<u64>, Vec<u32>), GpuError> {
+        let padded = n.next_multiple_of(ROWS);
+        let (words, stream) = (padded / 64, self.launcher.stream());
+        let rows = self.memory.device.rows.read(padded * words, stream)?;
+        Ok((words, rows, self.memory.device.degrees.read(padded, stream)?))
+    }
+
+    /// For tests: pivots of the last search, best first.
+    pub fn read_pivots(&self, totals: &Totals) -> Result<Vec<Pivot>, GpuError> {
+        let keys = self.memory.device.pivots.read(totals.pivots as usize, self.launcher.stream())?;
+        Ok(keys.into_iter().map(Pivot::from_bits).collect())
+    }
+
+    /// For tests: triples of the last search in the order of the pivots, (u, v, w) and score, each
+    /// with its hypothesis.
+    pub fn read_triples(&self, slots: usize) -> Result<Vec<([u32; 4], Hypothesis)>, GpuError> {
+        let (device, stream) = (&self.memory.device, self.launcher.stream());
+        let (triples, poses) = (device.triples.read(slots, stream)?, device.poses.read(slots, stream)?);
+        let all = triples.into_iter().zip(poses).zip(device.support.read(slots, stream)?);
+        let all = all.filter(|((triple, _), _)| triple[3] > 0);
+        Ok(all
+            .map(|((triple, pose), [score, inliers])| {
+                let score = u64::from(score);
+                (triple, Hypothesis { pose: pose_of(&pose), score, inliers })
+            })
+            .collect())
+    }
+
+    /// Microseconds of the device in each stage of the last frame. What was measured beside the
+    /// search of the rivals is not in them.
+    fn times(&self) -> StageTimes {
+        let [first, rivals] = &self.findings.stamps;
+        let between = |from: u64, to: u64| to.saturating_sub(from) as f64 * 1e-3;
+        let both = |from: usize, to: usize| between(first[from], first[to]) + between(rivals[from], rivals[to]);
+        StageTimes {
+            upload: between(first[UPLOAD], first[FOG]),
+            fog: between(first[FOG], first[SOG]),
+            sog: both(SOG, PIVOTS),
+            pivots: both(PIVOTS, CLIQUES),
+            cliques: both(CLIQUES, HYPOTHESES),
+            hypotheses: both(HYPOTHESES, REFINE),
+            refine: between(first[REFINE], rivals[SOG]) + between(rivals[REFINE], first[END]),
+        }
+    }
+}
+
+impl Drop for GpuEngine {
+    fn drop(&mut self) {
+        // The device may still write to memory that is freed next.
+        if self.context.bind().is_ok() {
+            let _ = self.launcher.stream().wait();
+        }
+    }
+}
+
+fn per_pivot(r: &RegistrationParams) -> usize {
+    (r.triples_per_pivot.max(1) as usize).clamp(1, MAX_PER_PIVOT)
+}
+
+/// Arrays `stride` apart, each filled up to `padded`; empty ones are left out.
+fn fill<T: Plain>(into: &mut PinnedBuffer<T>, stride: usize, padded: usize, arrays: &[&[T]], padding: T) {
+    for (place, array) in into.items_mut().chunks_mut(stride.max(1)).zip(arrays) {
+        fill_one(place, padded, array, padding);
+    }
+}
+
+fn fill_one<T: Plain>(into: &mut [T], padded: usize, array: &[T], padding: T) {
+    let len = array.len().min(padded).min(into.len());
+    if len == 0 {
+        return;
+    }
+    let (data, rest) = into.split_at_mut(len);
+    data.copy_from_slice(&array[..len]);
+    rest.iter_mut().take(padded - len).for_each(|place| *place = padding);
+}
+
+fn hypothesis(s: &Scored) -> Hypothesis {
+    Hypothesis { pose: pose_of(&s.pose), score: u64::from(s.score), inliers: s.inliers }
+}
+
+impl Engine for GpuEngine {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn pool(&self) -> Option<Arc<rayon::ThreadPool>> {
+        None
+    }
+
+    fn find(
+        &mut self,
+        task: Task,
+        mask: &mut [bool],
+        clock: &mut Clock,
+    ) -> Result<(Summary, Option<Found>), Stop> {
+        // An earlier frame may have been given up before its end.
+        self.launcher.stream().wait()?;
+        self.stage(task.layout, task.r)?;
+        self.submit()?;
+        clock.lap(|s| &mut s.upload);
+        self.wait()?;
+        clock.measured(self.times());
+        if task.deadline.passed() {
+            return Err(Stop::OverBudget);
+        }
+        let f = &self.findings;
+        let totals = &f.totals[0];
+        let summary = Summary {
+            edges: totals.edges,
+            pivots: totals.pivots as usize,
+            triples: totals.triples as usize,
+            usable: totals.usable as usize,
+            truncation: Truncation::default(),
+        };
+        if f.best.valid == 0 {
+            return Ok((summary, None));
+        }
+        let words = self.memory.host.mask.items();
+        for (chunk, word) in mask.chunks_mut(64).zip(words) {
+            chunk.iter_mut().enumerate().for_each(|(k, inlier)| *inlier = word >> k & 1 == 1);
+        }
+        let s = &f.information;
+        let measured = Measured {
+            inliers: f.inliers as usize,
+            independent: f.cells[0].min(f.cells[1]) as usize,
+            off_line: f.off_line as usize,
+            samples: SAMPLES.min(task.layout.count()),
+            chance_hits: u64::from(f.chance_hits),
+            spread: f.spread,
+            mirror: (f.has_mirror == 1).then_some(Mirror {
+                inliers: f.mirror_inliers as usize,
+                gain: f.gain,
+                noise2: f.noise2,
+            }),
+            information: Information {
+                weight: s[0],
+                point: [s[1], s[2], s[3]],
+                product: [s[4], s[5], s[6], s[7], s[8], s[9]],
+                error: s[10],
+                count: s[11],
+                radius2: f.radius2,
+            },
+        };
+        Ok((summary, Some(Found { best: hypothesis(&f.best), measured })))
+    }
+
+    fn rivals(
+        &mut self,
+        _: Task,
+        _: &Found,
+        _: &[bool],
+        _: &mut Clock,
+        see: &mut dyn FnMut(Rival),
+    ) -> Result<(), Stop> {
+        let mut rivals = self.findings.rivals;
+        let (_, second) = rivals.split_at_mut(CANDIDATES[0] + 1);
+        second.sort_by_key(|r| std::cmp::Reverse((r.other.valid, r.other.score, r.other.inliers)));
+        for r in rivals.iter().filter(|r| r.other.valid == 1) {
+            see(Rival {
+                other: hypothesis(&r.other),
+                apart2: r.apart2,
+                of_either: r.of_either as usize,
+                only_pose: r.only_pose as usize,
+                only_other: r.only_other as usize,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Registers on the GPU.
+pub(super) type Gpu = Pipeline<GpuEngine>;
+
+impl Gpu {
+    /// Device, kernels and memory for `registration.max_correspondences`; also what was taken, for
+    /// the log.
+    pub fn start(params: &Params, cache: Option<&Path>) -> Result<(Self, String), GpuError> {
+        let engine = GpuEngine::new(params, cache)?;
+        let from = match engine.origin() {
+            Origin::Cache(_) => "from the cache".to_owned(),
+            Origin::Compiled(target) => format!("compiled for {target}"),
+        };
+        let what = format!("{}; kernels {from}; {}", engine.device(), engine.way());
+        Ok((Self::new(engine, params.registration.max_correspondences.max(0) as usize), what))
+    }
+}
