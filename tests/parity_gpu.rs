@@ -7,10 +7,10 @@ mod common;
 use common::problems::*;
 use flashreg::geometry::{Rigid, Vector};
 use flashreg::gpu::device;
-use flashreg::params::{Metric, Params, Value};
+use flashreg::params::{Metric, Params, RegistrationParams, Value};
 use flashreg::registration::cliques::{self, Extent, Slots};
 use flashreg::registration::fog::Graph;
-use flashreg::registration::gpu::{GpuSearch, Totals};
+use flashreg::registration::gpu::{GpuEngine, Totals};
 use flashreg::registration::hypotheses::{self, Hypothesis, Scoring};
 use flashreg::registration::lanes::{Deadline, Lanes};
 use flashreg::registration::layout::Layout;
@@ -19,13 +19,19 @@ use flashreg::registration::{Correspondence, Problem, Registrar};
 use rand::Rng;
 use std::time::Instant;
 
-/// The GPU with memory for `capacity` correspondences and few pivots, so that it must grow.
-fn gpu(capacity: usize) -> Option<GpuSearch> {
+/// The GPU with memory for `capacity` correspondences and few pivots, so that it must grow; once
+/// with cooperative and once with consecutive kernels.
+fn gpus(capacity: usize) -> Option<[GpuEngine; 2]> {
     if let Some(device) = device::probe().first_device() {
         let cache = tempfile::tempdir().expect("a folder");
-        // Not made by a test that expects it to work: a device that cannot be used is a failure.
-        let made = GpuSearch::new(capacity, 10, 1, Some(cache.path()));
-        return Some(made.unwrap_or_else(|e| panic!("{} cannot be used: {e}", device.name)));
+        let mut params = with(preset(false), "registration.max_correspondences", Value::Int(capacity as i64));
+        (params.registration.pivots, params.registration.triples_per_pivot) = (10, 1);
+        return Some(["cooperative", "consecutive"].map(|launch| {
+            let params = with(params.clone(), "backend.launch", Value::Text(launch.into()));
+            // Not made by a test that expects it to work: a device that cannot be used is a failure.
+            let made = GpuEngine::new(&params, Some(cache.path()));
+            made.unwrap_or_else(|e| panic!("{} cannot be used: {e}", device.name))
+        }));
     }
     println!("skipped: no CUDA device");
     None
@@ -38,6 +44,16 @@ struct Settings {
     k: usize,
     t: usize,
     scoring: Scoring,
+}
+
+impl Settings {
+    fn registration(&self) -> RegistrationParams {
+        let mut r = preset(false).registration;
+        (r.tau, r.min_length) = (f64::from(self.tau), f64::from(self.r));
+        (r.pivots, r.triples_per_pivot) = (self.k as i64, self.t as i64);
+        (r.metric, r.inlier_threshold) = (self.scoring.metric, f64::from(self.scoring.threshold));
+        r
+    }
 }
 
 const INDOOR: Settings = Settings {
@@ -97,13 +113,18 @@ impl Cpu {
     }
 }
 
-fn gpu_search(gpu: &mut GpuSearch, s: &Settings) -> (Answer, Totals) {
-    let totals = gpu.run(s.k, s.t, s.scoring, f64::from(s.tau)).expect("no fault");
+/// The first search, or (with `gone`) the second, which has a quarter of the pivots.
+fn gpu_search(gpu: &mut GpuEngine, s: &Settings, gone: Option<&[u64]>) -> (Answer, Totals) {
+    let totals = gpu.search_alone(u32::from(gone.is_some()), gone.unwrap_or(&[])).expect("no fault");
     let pivots = gpu.read_pivots(&totals).expect("no fault");
+    let found = gpu.read_triples(s.k * s.t).expect("no fault");
+    let mut ranked: Vec<_> = found.iter().map(|(_, h)| *h).filter(|h| h.inliers > 0).collect();
+    // Stable: equal ones keep the order of the triples.
+    ranked.sort_by_key(|h| std::cmp::Reverse(h.rank()));
     let answer = Answer {
         pivots: pivots.iter().map(|p| (p.u(), p.v(), p.score())).collect(),
-        triples: gpu.read_triples(s.k * s.t).expect("no fault"),
-        ranked: gpu.hypotheses().map(|h| bits(&h)).collect(),
+        triples: found.iter().map(|(triple, _)| *triple).collect(),
+        ranked: ranked.iter().map(bits).collect(),
     };
     assert_eq!(answer.triples.len(), totals.triples as usize);
     (answer, totals)
@@ -119,53 +140,63 @@ fn same(what: &str, got: &Answer, expected: &Answer) {
 }
 
 /// Graph, search, removal of a part, search again: every number is the same.
-fn compare(what: &str, gpu: &mut GpuSearch, problem: &Problem, s: &Settings) -> Answer {
+fn compare(what: &str, gpus: &mut [GpuEngine; 2], problem: &Problem, s: &Settings) -> Answer {
     let mut layout = Layout::with_capacity(problem.len());
     layout.load(problem);
     let deadline = Deadline::after_ms(Instant::now(), 0.0);
     let lanes = Lanes::new(0, Lane::default).expect("threads");
     let mut cpu = Cpu { lanes, fog: Graph::with_capacity(problem.len()) };
-    cpu.fog.build(&layout, s.tau, s.r, &mut cpu.lanes, deadline).expect("no deadline");
-    gpu.build(&layout, s.tau, s.r).expect("no fault");
-    same_graph(what, gpu, &cpu.fog, layout.padded());
-
+    let mut whole_graph = Graph::with_capacity(problem.len());
+    for graph in [&mut cpu.fog, &mut whole_graph] {
+        graph.build(&layout, s.tau, s.r, &mut cpu.lanes, deadline).expect("no deadline");
+    }
     let expected = cpu.search(&layout, s);
-    let (got, totals) = gpu_search(gpu, s);
-    assert_eq!(totals.edges, cpu.fog.edges(), "{what}: edges");
-    same(what, &got, &expected);
-
     // Every third correspondence, and all of one word.
     let mut gone = vec![0u64; cpu.fog.words()];
     (0..problem.len()).filter(|i| i % 3 == 1 || i / 64 == 1).for_each(|i| gone[i / 64] |= 1 << (i % 64));
     cpu.fog.remove(&gone, &mut cpu.lanes, deadline).expect("no deadline");
-    gpu.remove(&gone).expect("no fault");
-    same_graph(what, gpu, &cpu.fog, layout.padded());
     let fewer = Settings { k: s.k.div_ceil(4), ..*s };
-    let (got, totals) = gpu_search(gpu, &fewer);
-    assert_eq!(totals.edges, cpu.fog.edges(), "{what}, after the removal: edges");
-    same(&format!("{what}, after the removal"), &got, &cpu.search(&layout, &fewer));
+    let expected_after = cpu.search(&layout, &fewer);
+    gone.resize(problem.len().div_ceil(128) * 2, 0);
+
+    for (gpu, way) in gpus.iter_mut().zip(["cooperative", "consecutive"]) {
+        let what = format!("{what}, {way}");
+        gpu.stage(&layout, &s.registration()).expect("no fault");
+        let (got, totals) = gpu_search(gpu, s, None);
+        same_graph(&what, gpu, &whole_graph, problem.len());
+        assert_eq!(totals.edges, whole_graph.edges(), "{what}: edges");
+        same(&what, &got, &expected);
+
+        let what = format!("{what}, after the removal");
+        let (got, totals) = gpu_search(gpu, &fewer, Some(&gone));
+        same_graph(&what, gpu, &cpu.fog, problem.len());
+        assert_eq!(totals.edges, cpu.fog.edges(), "{what}: edges");
+        same(&what, &got, &expected_after);
+    }
     expected
 }
 
-fn same_graph(what: &str, gpu: &GpuSearch, fog: &Graph, padded: usize) {
-    let (rows, degrees) = gpu.read_graph().expect("no fault");
-    for i in 0..padded {
-        let row = &rows[i * fog.words()..(i + 1) * fog.words()];
-        assert_eq!(row, fog.row(i), "{what}: row {i}");
-        assert_eq!(degrees[i], fog.degree(i), "{what}: degree {i}");
+fn same_graph(what: &str, gpu: &GpuEngine, fog: &Graph, n: usize) {
+    let (words, rows, degrees) = gpu.read_graph(n).expect("no fault");
+    for i in 0..n.div_ceil(128) * 128 {
+        let row = &rows[i * words..(i + 1) * words];
+        let expected = if i < n { fog.row(i) } else { &[] };
+        assert_eq!(&row[..expected.len()], expected, "{what}: row {i}");
+        assert!(row[expected.len()..].iter().all(|word| *word == 0), "{what}: padding of row {i}");
+        assert_eq!(degrees[i], if i < n { fog.degree(i) } else { 0 }, "{what}: degree {i}");
     }
 }
 
 #[test]
 fn sizes_around_tiles_and_words() {
-    let Some(mut gpu) = gpu(5000) else { return };
+    let Some(mut gpus) = gpus(5000) else { return };
     for n in [3, 4, 5, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 257, 511, 513, 1000, 2047, 2049, 4999] {
         let mut rng = random(n as u64);
         let pose = random_pose(&mut rng, 3.0);
         let rows = planted(&mut rng, n, n / 6 + 2, ROOM, 0.006, &pose);
         for metric in [Metric::Inliers, Metric::Linear, Metric::Quadratic] {
             let settings = Settings { scoring: Scoring { metric, threshold: 0.1 }, ..INDOOR };
-            let answer = compare(&format!("n = {n}"), &mut gpu, &problem(&rows), &settings);
+            let answer = compare(&format!("n = {n}"), &mut gpus, &problem(&rows), &settings);
             assert!(n < 31 || !answer.ranked.is_empty(), "n = {n}: the test compares nothing");
         }
     }
@@ -173,7 +204,7 @@ fn sizes_around_tiles_and_words() {
 
 #[test]
 fn random_sizes_lengths_and_numbers_of_pivots() {
-    let Some(mut gpu) = gpu(4000) else { return };
+    let Some(mut gpus) = gpus(4000) else { return };
     for seed in 0..120 {
         let mut rng = random(1000 + seed);
         let n = rng.random_range(1.1f64..8.29).exp() as usize;
@@ -187,20 +218,20 @@ fn random_sizes_lengths_and_numbers_of_pivots() {
             t: rng.random_range(1..=16),
             scoring: Scoring { metric: Metric::Linear, threshold: rng.random_range(0.01..0.4) },
         };
-        compare(&format!("seed {seed}, n = {n}"), &mut gpu, &problem(&rows), &settings);
+        compare(&format!("seed {seed}, n = {n}"), &mut gpus, &problem(&rows), &settings);
     }
 }
 
 #[test]
 fn ties_are_broken_by_index_in_a_complete_graph() {
-    let Some(mut gpu) = gpu(3000) else { return };
+    let Some(mut gpus) = gpus(3000) else { return };
     for n in [200, 1000, 3000] {
         let mut rng = random(7);
         let pose = random_pose(&mut rng, 3.0);
         let rows = planted(&mut rng, n, n, [50.0, 50.0, 50.0], 0.0, &pose);
         for k in [1, 150, 3500] {
             let s = Settings { tau: 1.0, r: 0.0, k, t: 3, ..INDOOR };
-            let answer = compare(&format!("complete, n = {n}"), &mut gpu, &problem(&rows), &s);
+            let answer = compare(&format!("complete, n = {n}"), &mut gpus, &problem(&rows), &s);
             assert_eq!(answer.pivots.first(), Some(&(0, 1, n as u32 - 2)));
         }
     }
@@ -208,38 +239,38 @@ fn ties_are_broken_by_index_in_a_complete_graph() {
 
 #[test]
 fn more_pivots_than_edges() {
-    let Some(mut gpu) = gpu(300) else { return };
+    let Some(mut gpus) = gpus(300) else { return };
     let mut rng = random(8);
     for (tau, k) in [(0.3, 500), (1.0, 20_000), (0.012, 50_000)] {
         let pose = random_pose(&mut rng, 3.0);
         let rows = planted(&mut rng, 260, 60, ROOM, 0.01, &pose);
-        compare(&format!("tau = {tau}"), &mut gpu, &problem(&rows), &Settings { tau, k, t: 4, ..INDOOR });
+        compare(&format!("tau = {tau}"), &mut gpus, &problem(&rows), &Settings { tau, k, t: 4, ..INDOOR });
     }
 }
 
 #[test]
 fn duplicates_and_rows_at_the_thresholds() {
-    let Some(mut gpu) = gpu(300) else { return };
+    let Some(mut gpus) = gpus(300) else { return };
     let mut rng = random(9);
     let mut grid = || Vector::from_fn(|_, _| f64::from(rng.random_range(0..5)) * 0.125);
     let rows: Vec<_> = (0..220).map(|_| Correspondence::new(grid().into(), grid().into())).collect();
     for (tau, r) in [(0.125, 0.25), (0.25, 0.0), (0.125, 0.125)] {
         let s = Settings { tau, r, k: 300, t: 3, ..INDOOR };
-        compare("grid", &mut gpu, &problem(&rows), &s);
+        compare("grid", &mut gpus, &problem(&rows), &s);
     }
     let point = flashreg::geometry::Point::new(1.0, 2.0, 3.0);
     let rows = vec![Correspondence::new(point, point); 100];
-    compare("one point", &mut gpu, &problem(&rows), &INDOOR);
+    compare("one point", &mut gpus, &problem(&rows), &INDOOR);
     let line: Vec<_> = (0..100)
         .map(|i| flashreg::geometry::Point::new(f64::from(i) * 0.3, 0.0, 0.0))
         .map(|p| Correspondence::new(p, p))
         .collect();
-    compare("a line", &mut gpu, &problem(&line), &INDOOR);
+    compare("a line", &mut gpus, &problem(&line), &INDOOR);
 }
 
 #[test]
 fn identities_weights_and_a_vertical() {
-    let Some(mut gpu) = gpu(900) else { return };
+    let Some(mut gpus) = gpus(900) else { return };
     let mut rng = random(10);
     for n in [50, 300, 900] {
         let yaw = nalgebra::UnitQuaternion::from_scaled_axis(Vector::z() * 0.7);
@@ -255,22 +286,22 @@ fn identities_weights_and_a_vertical() {
         ] {
             let mut upright = problem(&rows);
             assert!(upright.set_up(source_up, target_up));
-            compare("upright", &mut gpu, &upright, &INDOOR);
+            compare("upright", &mut gpus, &upright, &INDOOR);
         }
         for row in &mut rows {
             row.target_id = Some(rng.random_range(0..60));
             row.source_id = rng.random_bool(0.5).then(|| rng.random_range(0..60));
         }
         let mut exclusive = problem(&rows);
-        compare("exclusive", &mut gpu, &exclusive, &INDOOR);
+        compare("exclusive", &mut gpus, &exclusive, &INDOOR);
         assert!(exclusive.set_up(Vector::z(), Vector::z()));
-        compare("exclusive and upright", &mut gpu, &exclusive, &INDOOR);
+        compare("exclusive and upright", &mut gpus, &exclusive, &INDOOR);
     }
 }
 
 #[test]
 fn lengths_of_all_magnitudes() {
-    let Some(mut gpu) = gpu(400) else { return };
+    let Some(mut gpus) = gpus(400) else { return };
     let mut rng = random(12);
     for tau in [1e-4f32, 0.012, 0.1, 5.0] {
         let rows: Vec<_> = (0..320)
@@ -281,23 +312,23 @@ fn lengths_of_all_magnitudes() {
                 Correspondence::new(p.into(), (p + shift).into())
             })
             .collect();
-        compare("magnitudes", &mut gpu, &problem(&rows), &Settings { tau, r: 0.0, ..INDOOR });
+        compare("magnitudes", &mut gpus, &problem(&rows), &Settings { tau, r: 0.0, ..INDOOR });
     }
 }
 
 #[test]
 fn the_largest_problems() {
-    let Some(mut gpu) = gpu(32_768) else { return };
-    println!("{:.1} MB on the device for N = 32,768", gpu.device_bytes() as f64 / 1e6);
+    let Some(mut gpus) = gpus(32_768) else { return };
+    println!("{:.1} MB on the device for N = 32,768", gpus[0].device_bytes() as f64 / 1e6);
     let mut rng = random(14);
     let pose = random_pose(&mut rng, 20.0);
     let street = Settings { tau: 0.1, k: 1000, ..INDOOR };
     for n in [10_000, 16_384, 32_768] {
         let rows = planted(&mut rng, n, n / 50, STREET, 0.05, &pose);
-        compare(&format!("n = {n}"), &mut gpu, &problem(&rows), &street);
+        compare(&format!("n = {n}"), &mut gpus, &problem(&rows), &street);
     }
     let rows = planted(&mut rng, 6000, 6000, STREET, 0.0, &pose);
-    compare("dense", &mut gpu, &problem(&rows), &Settings { r: 0.0, ..street });
+    compare("dense", &mut gpus, &problem(&rows), &Settings { r: 0.0, ..street });
 }
 
 /// Every digit of a result but its times and the name of the backend.
@@ -308,21 +339,43 @@ fn whole(registrar: &mut Registrar, problem: &Problem, params: &Params) -> Strin
     format!("{result:?}")
 }
 
-fn both(params: &Params) -> Option<[Registrar; 2]> {
+const WAYS: [(&str, bool); 4] =
+    [("cooperative", true), ("cooperative", false), ("consecutive", true), ("consecutive", false)];
+
+/// The CPU, and CUDA in every way to launch.
+fn all(params: &Params) -> Option<(Registrar, Vec<Registrar>)> {
     if device::probe().first_device().is_none() {
         println!("skipped: no CUDA device");
         return None;
     }
     let kind = |kind: &str| with(params.clone(), "backend.kind", Value::Text(kind.into()));
-    let cuda = Registrar::new(&kind("cuda")).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(cuda.backend(), "cuda");
-    println!("{}", cuda.why());
-    Some([Registrar::new(&kind("cpu")).expect("the CPU"), cuda])
+    let cuda = WAYS.map(|(launch, graph)| {
+        let params = with(kind("cuda"), "backend.launch", Value::Text(launch.into()));
+        let params = with(params, "backend.graph", Value::Bool(graph));
+        let cuda = Registrar::new(&params).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(cuda.backend(), "cuda");
+        println!("{}", cuda.why());
+        cuda
+    });
+    Some((Registrar::new(&kind("cpu")).expect("the CPU"), cuda.into()))
+}
+
+fn same_everywhere(
+    what: &str,
+    cpu: &mut Registrar,
+    cuda: &mut [Registrar],
+    problem: &Problem,
+    params: &Params,
+) {
+    let expected = whole(cpu, problem, params);
+    for (cuda, way) in cuda.iter_mut().zip(WAYS) {
+        assert_eq!(whole(cuda, problem, params), expected, "{what}, {way:?}");
+    }
 }
 
 #[test]
 fn whole_registrations_have_the_same_bits() {
-    let Some([mut cpu, mut cuda]) = both(&preset(false)) else { return };
+    let Some((mut cpu, mut cuda)) = all(&preset(false)) else { return };
     for seed in 0..60 {
         let mut rng = random(2000 + seed);
         let outdoor = seed % 2 == 1;
@@ -336,17 +389,16 @@ fn whole_registrations_have_the_same_bits() {
         }
         let metric = Metric::WORDS[seed as usize % 3];
         let params = with(preset(outdoor), "registration.metric", Value::Text(metric.into()));
-        let problem = problem(&rows);
-        let expected = whole(&mut cpu, &problem, &params);
-        assert_eq!(whole(&mut cuda, &problem, &params), expected, "seed {seed}, n = {n}");
+        let what = format!("seed {seed}, n = {n}");
+        same_everywhere(&what, &mut cpu, &mut cuda, &problem(&rows), &params);
     }
 }
 
 #[test]
 fn real_pairs_have_the_same_bits() {
-    let Some([mut cpu, mut cuda]) = both(&preset(false)) else { return };
+    let Some((mut cpu, mut cuda)) = all(&preset(false)) else { return };
     let Some(pairs) = real_pairs() else { return };
-    let mut gpu = gpu(16_384).expect("there is a device");
+    let mut gpus = gpus(16_384).expect("there is a device");
     for pair in &pairs {
         let (params, problem) = (preset(pair.outdoor), problem(&pair.rows));
         let r = &params.registration;
@@ -357,26 +409,27 @@ fn real_pairs_have_the_same_bits() {
             t: 2,
             scoring: Scoring { metric: r.metric, threshold: r.inlier_threshold as f32 },
         };
-        compare(&pair.name, &mut gpu, &problem, &settings);
-        let expected = whole(&mut cpu, &problem, &params);
-        assert_eq!(whole(&mut cuda, &problem, &params), expected, "{}", pair.name);
+        compare(&pair.name, &mut gpus, &problem, &settings);
+        same_everywhere(&pair.name, &mut cpu, &mut cuda, &problem, &params);
     }
     println!("{} real pairs", pairs.len());
 }
 
 #[test]
 fn the_same_bits_every_time() {
-    let Some([_, mut cuda]) = both(&preset(false)) else { return };
+    let Some((_, cuda)) = all(&preset(false)) else { return };
     let mut rng = random(13);
     let pose = random_pose(&mut rng, 10.0);
     let rows = planted(&mut rng, 3000, 300, ROOM, 0.02, &pose);
     let other = planted(&mut rng, 700, 100, ROOM, 0.02, &pose);
     let params = preset(false);
-    let first = whole(&mut cuda, &problem(&rows), &params);
-    for _ in 0..100 {
-        // Another problem between, so that nothing is left over from the same one.
-        whole(&mut cuda, &problem(&other), &params);
-        assert_eq!(whole(&mut cuda, &problem(&rows), &params), first);
+    for mut cuda in cuda {
+        let first = whole(&mut cuda, &problem(&rows), &params);
+        for _ in 0..1000 {
+            // Another problem between, so that nothing is left over from the same one.
+            whole(&mut cuda, &problem(&other), &params);
+            assert_eq!(whole(&mut cuda, &problem(&rows), &params), first);
+        }
     }
 }
 
