@@ -155,6 +155,8 @@ params! {
         graph: bool = true, "", Range::Any, false;
         /// Multiprocessors that the CUDA backend has blocks for; 0 takes all.
         multiprocessors: i64 = 0, "", Range::Within(0.0, 1024.0), false;
+        /// Problems of a batch that the CUDA backend works on at the same time.
+        batch: i64 = 8, "", Range::Within(1.0, 64.0), false;
     }
     /// Names of the coordinate frames (REP-105).
     frames: FrameParams {

@@ -15,7 +15,7 @@ use flashreg::registration::hypotheses::{self, Hypothesis, Scoring};
 use flashreg::registration::lanes::{Deadline, Lanes};
 use flashreg::registration::layout::Layout;
 use flashreg::registration::pivots::{self, Lane, View};
-use flashreg::registration::{Correspondence, Problem, Registrar};
+use flashreg::registration::{Correspondence, Problem, Registrar, Registration};
 use rand::Rng;
 use std::time::Instant;
 
@@ -333,7 +333,11 @@ fn the_largest_problems() {
 
 /// Every digit of a result but its times and the name of the backend.
 fn whole(registrar: &mut Registrar, problem: &Problem, params: &Params) -> String {
-    let mut result = registrar.register(problem, params).clone();
+    digits(registrar.register(problem, params))
+}
+
+fn digits(result: &Registration) -> String {
+    let mut result = result.clone();
     result.stages = Default::default();
     result.backend = "";
     format!("{result:?}")
@@ -430,6 +434,31 @@ fn the_same_bits_every_time() {
             whole(&mut cuda, &problem(&other), &params);
             assert_eq!(whole(&mut cuda, &problem(&rows), &params), first);
         }
+    }
+}
+
+#[test]
+fn a_batch_gives_what_one_after_another_gives() {
+    let Some((_, cuda)) = all(&preset(false)) else { return };
+    let mut rng = random(15);
+    let params = preset(false);
+    let problems: Vec<_> = (0..40)
+        .map(|i| {
+            let pose = random_pose(&mut rng, 10.0);
+            let n = [0, 2, 40, 300, 900, 2500][i % 6];
+            problem(&planted(&mut rng, n, n / 8, ROOM, 0.02, &pose))
+        })
+        .collect();
+    for mut cuda in cuda {
+        let one_by_one: Vec<_> = problems.iter().map(|p| whole(&mut cuda, p, &params)).collect();
+        for _ in 0..3 {
+            let batch = cuda.register_batch(&problems, &params);
+            assert_eq!(batch.len(), problems.len());
+            for (got, expected) in batch.iter().zip(&one_by_one) {
+                assert_eq!(&digits(got), expected);
+            }
+        }
+        assert!(cuda.register_batch(&[], &params).is_empty());
     }
 }
 

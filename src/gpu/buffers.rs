@@ -132,7 +132,9 @@ impl<T: Plain> PinnedBuffer<T> {
         let len = len.max(1);
         let bytes = len.saturating_mul(std::mem::size_of::<T>());
         // SAFETY: filled below before anything reads it; aligned to pages.
-        let start = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_DEVICEMAP) }.doing("allocating pinned memory")?.cast::<T>();
+        let start = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_DEVICEMAP) }
+            .doing("allocating pinned memory")?
+            .cast::<T>();
         // SAFETY: `bytes` were allocated; zero bytes are a value of a plain type.
         unsafe { start.cast::<u8>().write_bytes(0, bytes) };
         Ok(Self { start, len, context: Arc::clone(context) })

@@ -42,6 +42,8 @@ pub struct Bundle {
 
 // SAFETY: modules of the driver may be used from any thread that binds the context.
 unsafe impl Send for Bundle {}
+// SAFETY: as above; the fields do not change.
+unsafe impl Sync for Bundle {}
 
 /// Where the kernels came from.
 #[derive(Debug, Clone, PartialEq, Eq)]

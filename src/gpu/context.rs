@@ -254,7 +254,8 @@ impl Event {
     /// A new event.
     pub fn new(context: &Arc<Context>) -> Result<Self, GpuError> {
         context.bind()?;
-        let raw = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).doing("making an event")?;
+        let raw =
+            result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).doing("making an event")?;
         Ok(Self { raw, context: Arc::clone(context) })
     }
 

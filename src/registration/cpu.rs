@@ -1,8 +1,8 @@
 //! The search on the CPU: the reference that every other backend must reproduce.
 
 use super::bounded::Bounded;
-use super::cliques::{self, Extent, Slots, Triple, MAX_PER_PIVOT};
 use super::candidates::{Candidates, CANDIDATES};
+use super::cliques::{self, Extent, Slots, Triple, MAX_PER_PIVOT};
 use super::examine::{self, Examiner};
 use super::findings::{Found, Rival, Summary};
 use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
@@ -15,6 +15,7 @@ use super::refine::{Aim, Refiner};
 use super::registrar::BackendError;
 use super::result::Truncation;
 use crate::geometry::Pose;
+use crate::gpu::GpuError;
 use crate::params::{Params, Search};
 use std::sync::Arc;
 
@@ -97,6 +98,14 @@ impl Engine for CpuSearch {
 
     fn pool(&self) -> Option<Arc<rayon::ThreadPool>> {
         Some(self.lanes.pool())
+    }
+
+    fn twin(&self) -> Option<Result<Self, GpuError>> {
+        None
+    }
+
+    fn begin(&mut self, _: Task) -> Result<(), Stop> {
+        Ok(())
     }
 
     fn find(

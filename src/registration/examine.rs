@@ -139,10 +139,7 @@ fn scatter(points: &[Vec<f64>; 3], weight: impl Fn([f64; 3]) -> f64) -> Option<S
         let w = weight(p);
         let d = [p[0] - centre[0], p[1] - centre[1], p[2] - centre[2]];
         let wd = d.map(|d| w * d);
-        second.add(
-            i,
-            [wd[0] * d[0], wd[1] * d[1], wd[2] * d[2], wd[0] * d[1], wd[0] * d[2], wd[1] * d[2]],
-        );
+        second.add(i, [wd[0] * d[0], wd[1] * d[1], wd[2] * d[2], wd[0] * d[1], wd[0] * d[2], wd[1] * d[2]]);
     }
     let (values, axes) = symmetric_eigen(&second.totals().map(|s| s / total));
     Some((centre, values, axes))
@@ -240,20 +237,7 @@ fn information(layout: &Layout, pose: &Numbers, theta: f64) -> Information {
             let [x, y, z] = wp;
             sums.add(
                 i,
-                [
-                    w,
-                    x,
-                    y,
-                    z,
-                    x * p[0],
-                    y * p[1],
-                    z * p[2],
-                    x * p[1],
-                    x * p[2],
-                    y * p[2],
-                    w * e2,
-                    1.0,
-                ],
+                [w, x, y, z, x * p[0], y * p[1], z * p[2], x * p[1], x * p[2], y * p[2], w * e2, 1.0],
             );
         }
     }

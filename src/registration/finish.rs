@@ -53,11 +53,17 @@ pub(super) struct Task<'a> {
 }
 
 /// What finds and measures. The same numbers out of every one.
-pub(super) trait Engine: Send {
+pub(super) trait Engine: Send + 'static {
     /// Its name in results and diagnostics.
     fn name(&self) -> &'static str;
     /// Threads of the CPU in which the whole registration runs; `None`: the caller's.
     fn pool(&self) -> Option<Arc<rayon::ThreadPool>>;
+    /// Another one that works at the same time as this; `None`: there is nothing to be gained.
+    fn twin(&self) -> Option<Result<Self, GpuError>>
+    where
+        Self: Sized;
+    /// Hands over a problem; it may work on it from now on.
+    fn begin(&mut self, task: Task) -> Result<(), Stop>;
     /// The best pose with its measurements, `None` if no three correspondences give one. Sets the
     /// inliers in `mask`, which is as long as the problem.
     fn find(
@@ -83,25 +89,34 @@ pub(super) struct Pipeline<E> {
     engine: E,
     capacity: usize,
     layout: Layout,
+    /// What was begun: since when, until when, and how far it came.
+    clock: Clock,
+    deadline: Deadline,
+    begun: Result<(), Stop>,
 }
 
 impl<E: Engine> Pipeline<E> {
     /// Memory for `capacity` correspondences.
     pub fn new(engine: E, capacity: usize) -> Self {
-        Self { engine, capacity, layout: Layout::with_capacity(capacity) }
+        let now = Instant::now();
+        Self {
+            engine,
+            capacity,
+            layout: Layout::with_capacity(capacity),
+            clock: Clock::start(now),
+            deadline: Deadline::after_ms(now, 0.0),
+            begun: Ok(()),
+        }
     }
 
-    fn run(
-        &mut self,
-        problem: &Problem,
-        params: &Params,
-        deadline: Deadline,
-        clock: &mut Clock,
-        result: &mut Registration,
-    ) -> Result<(), Stop> {
-        self.layout.load(problem);
-        clock.lap(|s| &mut s.upload);
-        let task = Task { layout: &self.layout, r: &params.registration, deadline };
+    /// Problems that are searched; others have their verdict already.
+    fn is_searched(&self, problem: &Problem) -> bool {
+        (3..=self.capacity).contains(&problem.len())
+    }
+
+    fn run(&mut self, params: &Params, result: &mut Registration) -> Result<(), Stop> {
+        let clock = &mut self.clock;
+        let task = Task { layout: &self.layout, r: &params.registration, deadline: self.deadline };
         let (summary, found) = self.engine.find(task, &mut result.inlier_mask, clock)?;
         result.edges = summary.edges;
         result.truncation = summary.truncation;
@@ -109,7 +124,7 @@ impl<E: Engine> Pipeline<E> {
         result.triples = summary.triples;
         let theta = params.registration.inlier_threshold;
         let Some(found) = found else {
-            (result.status, result.reason) = self.no_pose(&summary, theta);
+            (result.status, result.reason) = no_pose(&self.layout, &summary, theta);
             clock.lap(|s| &mut s.refine);
             return Ok(());
         };
@@ -133,7 +148,7 @@ impl<E: Engine> Pipeline<E> {
         }
         evidence.runner_up = runner_up.map_or(0.0, |rival| rival.support());
         (result.status, result.reason) = acceptance::judge(&evidence, &params.acceptance);
-        result.target_t_source = Some(self.uncentre(&found.best.pose).to_rigid());
+        result.target_t_source = Some(uncentre(&self.layout, &found.best.pose).to_rigid());
         result.inliers = evidence.inliers;
         result.independent_inliers = evidence.independent;
         result.score = found.best.score as f64 / UNIT;
@@ -143,33 +158,33 @@ impl<E: Engine> Pipeline<E> {
         result.spread = measured.spread;
         result.margin = 1.0 - evidence.runner_up;
         result.runner_up = runner_up.map(|Rival { other, .. }| RunnerUp {
-            target_t_source: self.uncentre(&other.pose).to_rigid(),
+            target_t_source: uncentre(&self.layout, &other.pose).to_rigid(),
             score: other.score as f64 / UNIT,
             inliers: other.inliers as usize,
         });
         clock.lap(|s| &mut s.refine);
         Ok(())
     }
+}
 
-    /// Why there is no hypothesis: a line, or nothing that agrees.
-    fn no_pose(&self, summary: &Summary, theta: f64) -> (Status, Reason) {
-        let is_line = |at: &dyn Fn(usize) -> Vector| {
-            let column = |k: usize| (0..self.layout.count()).map(|i| at(i)[k]).collect();
-            examine::is_line(&[column(0), column(1), column(2)], theta)
-        };
-        let all_flat = summary.triples > 0 && summary.usable == 0;
-        let line = || is_line(&|i| self.layout.source_at(i)) || is_line(&|i| self.layout.target_at(i));
-        match all_flat || line() {
-            true => (Status::Degenerate, Reason::Collinear),
-            false => (Status::LowInliers, Reason::NoTriple),
-        }
+/// Why there is no hypothesis: a line, or nothing that agrees.
+fn no_pose(layout: &Layout, summary: &Summary, theta: f64) -> (Status, Reason) {
+    let is_line = |at: &dyn Fn(usize) -> Vector| {
+        let column = |k: usize| (0..layout.count()).map(|i| at(i)[k]).collect();
+        examine::is_line(&[column(0), column(1), column(2)], theta)
+    };
+    let all_flat = summary.triples > 0 && summary.usable == 0;
+    let line = || is_line(&|i| layout.source_at(i)) || is_line(&|i| layout.target_at(i));
+    match all_flat || line() {
+        true => (Status::Degenerate, Reason::Collinear),
+        false => (Status::LowInliers, Reason::NoTriple),
     }
+}
 
-    /// From the centred frames to the caller's.
-    fn uncentre(&self, pose: &Pose) -> Pose {
-        let shift: Vector = self.layout.target_origin - pose.rotation * self.layout.source_origin;
-        Pose { rotation: pose.rotation, translation: pose.translation + shift }
-    }
+/// From the centred frames to the caller's.
+fn uncentre(layout: &Layout, pose: &Pose) -> Pose {
+    let shift: Vector = layout.target_origin - pose.rotation * layout.source_origin;
+    Pose { rotation: pose.rotation, translation: pose.translation + shift }
 }
 
 impl<E: Engine> Backend for Pipeline<E> {
@@ -181,39 +196,55 @@ impl<E: Engine> Backend for Pipeline<E> {
         self.engine.pool().map_or(1, |pool| pool.current_num_threads())
     }
 
-    fn register(
+    fn twin(&self) -> Option<Result<Box<dyn Backend>, GpuError>> {
+        let twin = self.engine.twin()?;
+        Some(twin.map(|engine| Box::new(Self::new(engine, self.capacity)) as Box<dyn Backend>))
+    }
+
+    fn begin(&mut self, problem: &Problem, params: &Params) {
+        let start = Instant::now();
+        self.clock = Clock::start(start);
+        self.deadline = Deadline::after_ms(start, params.registration.time_budget_ms);
+        self.begun = Ok(());
+        if self.is_searched(problem) {
+            self.layout.load(problem);
+            let task = Task { layout: &self.layout, r: &params.registration, deadline: self.deadline };
+            self.begun = self.engine.begin(task);
+            self.clock.lap(|s| &mut s.upload);
+        }
+    }
+
+    fn finish(
         &mut self,
         problem: &Problem,
         params: &Params,
         result: &mut Registration,
     ) -> Result<(), GpuError> {
-        let start = Instant::now();
-        result.reset(self.name(), problem.len());
         let n = problem.len();
+        result.reset(self.name(), n);
         if n < 3 {
             (result.status, result.reason) = (Status::TooFew, Reason::TooFew(n));
             return Ok(());
         }
-        if n > self.capacity {
+        if !self.is_searched(problem) {
             (result.status, result.reason) =
                 (Status::BadInput, Reason::TooMany { got: n, max: self.capacity });
             return Ok(());
         }
-        let deadline = Deadline::after_ms(start, params.registration.time_budget_ms);
-        let mut clock = Clock::start(start);
-        let done = match self.engine.pool() {
-            Some(pool) => pool.install(|| self.run(problem, params, deadline, &mut clock, result)),
-            None => self.run(problem, params, deadline, &mut clock, result),
-        };
+        let begun = std::mem::replace(&mut self.begun, Ok(()));
+        let done = begun.and_then(|()| match self.engine.pool() {
+            Some(pool) => pool.install(|| self.run(params, result)),
+            None => self.run(params, result),
+        });
         if let Err(Stop::Fault(error)) = done {
             return Err(error);
         }
-        if done.is_err() || deadline.passed() {
+        if done.is_err() || self.deadline.passed() {
             result.reset(self.name(), n);
-            let ms = start.elapsed().as_secs_f64() * 1e3;
+            let ms = self.clock.since_start();
             (result.status, result.reason) = (Status::OverBudget, Reason::OverBudget(ms));
         }
-        result.stages = clock.stages;
+        result.stages = self.clock.stages;
         Ok(())
     }
 }
@@ -230,14 +261,21 @@ pub(super) fn pivots(r: &RegistrationParams) -> [usize; 2] {
 }
 
 /// Measures stages.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
+    start: Instant,
     last: Instant,
     stages: StageTimes,
 }
 
 impl Clock {
     fn start(now: Instant) -> Self {
-        Self { last: now, stages: StageTimes::default() }
+        Self { start: now, last: now, stages: StageTimes::default() }
+    }
+
+    /// Milliseconds since the start.
+    fn since_start(&self) -> f64 {
+        self.start.elapsed().as_secs_f64() * 1e3
     }
 
     /// Adds the time since the last lap to a stage.

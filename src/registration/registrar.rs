@@ -12,14 +12,30 @@ pub(super) trait Backend: Send {
     fn name(&self) -> &'static str;
     /// Threads of the CPU that compute.
     fn threads(&self) -> usize;
-    /// Registers one problem into `result`, reusing its buffers. After an error the result is
-    /// undefined and the backend must be replaced.
-    fn register(
+    /// Another one that works at the same time as this; `None`: there is nothing to be gained.
+    fn twin(&self) -> Option<Result<Box<dyn Backend>, GpuError>> {
+        None
+    }
+    /// Takes a problem over; it may be worked on from now on.
+    fn begin(&mut self, problem: &Problem, params: &Params);
+    /// The result of the problem that was begun (the same is given again), into `result`, reusing
+    /// its buffers. After an error the result is undefined and the backend must be replaced.
+    fn finish(
         &mut self,
         problem: &Problem,
         params: &Params,
         result: &mut Registration,
     ) -> Result<(), GpuError>;
+    /// Registers one problem.
+    fn register(
+        &mut self,
+        problem: &Problem,
+        params: &Params,
+        result: &mut Registration,
+    ) -> Result<(), GpuError> {
+        self.begin(problem, params);
+        self.finish(problem, params, result)
+    }
 }
 
 /// Why a backend cannot be had.
@@ -62,6 +78,9 @@ pub struct Registrar {
     backend: Box<dyn Backend>,
     why: String,
     result: Registration,
+    /// Others like the backend, for batches; made by the first one.
+    twins: Vec<Box<dyn Backend>>,
+    results: Vec<Registration>,
     /// The parameters at start.
     start: Params,
     /// Makes the CUDA backend anew.
@@ -89,6 +108,8 @@ impl Registrar {
             backend,
             why,
             result: Registration::default(),
+            twins: Vec::new(),
+            results: Vec::new(),
             start: params.clone(),
             remake: cuda,
             faults: 0,
@@ -109,6 +130,57 @@ impl Registrar {
             self.replace(&error);
         }
         &self.result
+    }
+
+    /// Registers many problems, on the GPU `backend.batch` at the same time: one scan against many
+    /// submaps, or the scans of many robots. The results are those of [`Registrar::register`], in
+    /// the order of the problems.
+    pub fn register_batch(&mut self, problems: &[Problem], params: &Params) -> &[Registration] {
+        let mut results = std::mem::take(&mut self.results);
+        results.resize_with(problems.len(), Registration::default);
+        if self.backend.name() != "cuda" || params.registration.search == Search::Bounded {
+            for (problem, result) in problems.iter().zip(&mut results) {
+                result.clone_from(self.register(problem, params));
+            }
+        } else if let Err(error) = self.at_the_same_time(problems, params, &mut results) {
+            self.twins.clear();
+            self.replace(&error);
+        }
+        self.results = results;
+        &self.results
+    }
+
+    /// Gives the first error; the problems that were then on their way have it as their result.
+    fn at_the_same_time(
+        &mut self,
+        problems: &[Problem],
+        params: &Params,
+        results: &mut [Registration],
+    ) -> Result<(), GpuError> {
+        while self.twins.len() + 1 < self.start.backend.batch.max(1) as usize {
+            match self.backend.twin() {
+                Some(twin) => self.twins.push(twin?),
+                None => break,
+            }
+        }
+        let mut done = Ok(());
+        let mut lanes: Vec<_> = std::iter::once(&mut self.backend).chain(&mut self.twins).collect();
+        let width = lanes.len();
+        for (lane, problem) in lanes.iter_mut().zip(problems) {
+            lane.begin(problem, params);
+        }
+        for (i, (problem, result)) in problems.iter().zip(results).enumerate() {
+            let Some(lane) = lanes.get_mut(i % width) else { break };
+            if let Err(error) = lane.finish(problem, params, result) {
+                result.reset(lane.name(), problem.len());
+                (result.status, result.reason) = (Status::GpuFault, Reason::GpuFault(error.code()));
+                done = done.and(Err(error));
+            }
+            if let Some(next) = problems.get(i + width) {
+                lane.begin(next, params);
+            }
+        }
+        done
     }
 
     fn on_the_cpu(&mut self, problem: &Problem, params: &Params) -> Result<(), GpuError> {
@@ -189,7 +261,9 @@ impl Backend for Gone {
         1
     }
 
-    fn register(&mut self, _: &Problem, _: &Params, _: &mut Registration) -> Result<(), GpuError> {
+    fn begin(&mut self, _: &Problem, _: &Params) {}
+
+    fn finish(&mut self, _: &Problem, _: &Params, _: &mut Registration) -> Result<(), GpuError> {
         Err(GpuError::Absent("the CUDA backend is gone".to_owned()))
     }
 }
@@ -217,7 +291,8 @@ mod tests {
         fn threads(&self) -> usize {
             1
         }
-        fn register(&mut self, p: &Problem, params: &Params, out: &mut Registration) -> Result<(), GpuError> {
+        fn begin(&mut self, _: &Problem, _: &Params) {}
+        fn finish(&mut self, p: &Problem, params: &Params, out: &mut Registration) -> Result<(), GpuError> {
             if self.good_frames == 0 {
                 // What a search that broke off may leave behind.
                 out.status = Status::Ok;

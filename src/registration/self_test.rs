@@ -86,7 +86,8 @@ mod tests {
         fn threads(&self) -> usize {
             1
         }
-        fn register(&mut self, p: &Problem, params: &Params, out: &mut Registration) -> Result<(), GpuError> {
+        fn begin(&mut self, _: &Problem, _: &Params) {}
+        fn finish(&mut self, p: &Problem, params: &Params, out: &mut Registration) -> Result<(), GpuError> {
             self.0.register(p, params, out)?;
             out.triples += 1;
             Ok(())

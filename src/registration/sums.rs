@@ -58,7 +58,8 @@ fn pairwise(warp: &[f64]) -> f64 {
 /// entries xx, yy, zz, xy, xz, yz. Jacobi's rotations, in an order that is fixed.
 pub fn symmetric_eigen(m: &[f64; 6]) -> ([f64; 3], [[f64; 3]; 3]) {
     let [xx, yy, zz, xy, xz, yz] = *m;
-    let mut e = Eigen { d: [xx, yy, zz], o: [yz, xz, xy], v: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]] };
+    let mut e =
+        Eigen { d: [xx, yy, zz], o: [yz, xz, xy], v: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]] };
     for _ in 0..SWEEPS {
         e.rotate(0, 1, 2);
         e.rotate(0, 2, 1);
@@ -143,7 +144,9 @@ mod tests {
             let scale = 10f64.powf(rng.random_range(-6.0..6.0));
             let flat = [1.0, 1e-3, 1e-9, 0.0][k % 4];
             let points: Vec<Vector3<f64>> = (0..5)
-                .map(|_| Vector3::from_fn(|a, _| rng.random_range(-1.0..1.0) * if a == 2 { flat } else { 1.0 }))
+                .map(|_| {
+                    Vector3::from_fn(|a, _| rng.random_range(-1.0..1.0) * if a == 2 { flat } else { 1.0 })
+                })
                 .collect();
             let m: Matrix3<f64> = points.iter().map(|p| p * p.transpose() * scale).sum();
             let entries = [m[(0, 0)], m[(1, 1)], m[(2, 2)], m[(0, 1)], m[(0, 2)], m[(1, 2)]];

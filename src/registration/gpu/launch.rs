@@ -222,7 +222,14 @@ impl Launcher {
         self.way.multiprocessors * RESIDENT
     }
 
-    fn launch(&self, k: Kernel, grid: u32, block: u32, memory: &Arguments, round: Round) -> Result<(), GpuError> {
+    fn launch(
+        &self,
+        k: Kernel,
+        grid: u32,
+        block: u32,
+        memory: &Arguments,
+        round: Round,
+    ) -> Result<(), GpuError> {
         self.launch_on(&self.main, k, grid, block, memory, round)
     }
 

@@ -15,8 +15,8 @@ use super::layout::Layout;
 use super::pivots::Pivot;
 use super::refine::{pose_of, REACH};
 use super::result::{StageTimes, Truncation};
+use crate::gpu::buffers::{PinnedBuffer, Plain};
 use crate::gpu::bundle::{Bundle, Origin};
-use crate::gpu::buffers::{Plain, PinnedBuffer};
 use crate::gpu::context::Context;
 use crate::gpu::GpuError;
 use crate::params::{Metric, Params, RegistrationParams};
@@ -45,7 +45,8 @@ pub struct GpuEngine {
     // Dropped after the memory that it may be writing: it waits.
     launcher: Launcher,
     context: Arc<Context>,
-    bundle: Bundle,
+    bundle: Arc<Bundle>,
+    params: Params,
 }
 
 impl GpuEngine {
@@ -54,13 +55,17 @@ impl GpuEngine {
     /// for.
     pub fn new(params: &Params, cache: Option<&Path>) -> Result<Self, GpuError> {
         let context = Context::first()?;
-        let bundle = Bundle::load(&context, cache)?;
+        let bundle = Arc::new(Bundle::load(&context, cache)?);
+        Self::with(context, bundle, params.clone())
+    }
+
+    fn with(context: Arc<Context>, bundle: Arc<Bundle>, params: Params) -> Result<Self, GpuError> {
         let launcher = Launcher::new(&context, &bundle, &params.backend)?;
         let r = &params.registration;
         let capacity = r.max_correspondences.max(0) as usize;
         let [pivots, _] = finish::pivots(r);
         let memory = Memory::new(&context, capacity, pivots, pivots * per_pivot(r))?;
-        Ok(Self { memory, capacity, findings: DeviceFindings::default(), launcher, context, bundle })
+        Ok(Self { memory, capacity, findings: DeviceFindings::default(), launcher, context, bundle, params })
     }
 
     /// Name and compute capability of the device, for the log.
@@ -143,10 +148,10 @@ impl GpuEngine {
             min_height: r.tau,
             probe_mean: layout.probe.mean,
             probe_square: layout.probe.square,
-            vertical: layout.vertical.as_ref().map_or(Verticals::default(), |v| Verticals {
-                up: v.up,
-                rotation: v.rotation,
-            }),
+            vertical: layout
+                .vertical
+                .as_ref()
+                .map_or(Verticals::default(), |v| Verticals { up: v.up, rotation: v.rotation }),
         };
         if let Some(place) = host.frame.items_mut().first_mut() {
             *place = frame;
@@ -221,7 +226,8 @@ impl GpuEngine {
     fn times(&self) -> StageTimes {
         let [first, rivals] = &self.findings.stamps;
         let between = |from: u64, to: u64| to.saturating_sub(from) as f64 * 1e-3;
-        let both = |from: usize, to: usize| between(first[from], first[to]) + between(rivals[from], rivals[to]);
+        let both =
+            |from: usize, to: usize| between(first[from], first[to]) + between(rivals[from], rivals[to]);
         StageTimes {
             upload: between(first[UPLOAD], first[FOG]),
             fog: between(first[FOG], first[SOG]),
@@ -277,17 +283,24 @@ impl Engine for GpuEngine {
         None
     }
 
+    fn twin(&self) -> Option<Result<Self, GpuError>> {
+        Some(Self::with(Arc::clone(&self.context), Arc::clone(&self.bundle), self.params.clone()))
+    }
+
+    fn begin(&mut self, task: Task) -> Result<(), Stop> {
+        self.context.bind()?;
+        // An earlier frame may have been given up before its end.
+        self.launcher.stream().wait()?;
+        self.stage(task.layout, task.r)?;
+        Ok(self.submit()?)
+    }
+
     fn find(
         &mut self,
         task: Task,
         mask: &mut [bool],
         clock: &mut Clock,
     ) -> Result<(Summary, Option<Found>), Stop> {
-        // An earlier frame may have been given up before its end.
-        self.launcher.stream().wait()?;
-        self.stage(task.layout, task.r)?;
-        self.submit()?;
-        clock.lap(|s| &mut s.upload);
         self.wait()?;
         clock.measured(self.times());
         if task.deadline.passed() {
