@@ -159,7 +159,11 @@ impl Registrar {
     ) -> Result<(), GpuError> {
         while self.twins.len() + 1 < self.start.backend.batch.max(1) as usize {
             match self.backend.twin() {
-                Some(twin) => self.twins.push(twin?),
+                Some(Ok(twin)) => self.twins.push(twin),
+                Some(Err(e)) => {
+                    log::warn!("only {} problems of a batch at the same time: {e}", self.twins.len() + 1);
+                    break;
+                }
                 None => break,
             }
         }
