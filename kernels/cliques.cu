@@ -1,15 +1,16 @@
 // Third vertices: the best 3-cliques of each pivot (FlashReg Eqs. 8 and 9, Algorithm 1).
 //
 // For a pivot (u, v) every w > v joined to both gives the triple u < v < w with the sum of the
-// three edge scores; the best T are kept, ties by w. A block a pivot.
+// three edge scores; the best T are kept, ties by w. A block a pivot at a time.
 #include "common.cuh"
 
-#define CLIQUE_THREADS 256
+#define CLIQUE_THREADS 128
+#define CLIQUE_WARPS (CLIQUE_THREADS / WARP)
+// Candidates at a time, and those of a thread.
+#define CANDIDATES 1024
+#define OWN_CANDIDATES (CANDIDATES / CLIQUE_THREADS)
 // Lanes that count for one candidate together.
 #define GROUP 16
-#define GROUPS (CLIQUE_THREADS / GROUP)
-// Words whose candidates are listed at a time.
-#define CHUNK WARP
 
 // A candidate as one number, the better the greater: score, then lower w. Zero is none.
 __device__ inline u64 candidate_key(u32 score, u32 w) { return (u64)score << 32 | (0xffffu - w); }
@@ -22,111 +23,182 @@ __device__ inline u64 warp_max(u64 value) {
     return value;
 }
 
-// Two rows, the words where either is not zero.
-struct Pair {
-    u64 u[MAX_WORDS], v[MAX_WORDS];
-    u16 index[MAX_WORDS];
-    u32 words;
+// The best `most` of the warp's keys, which differ; lane i gets the i-th, or zero.
+template <u32 COUNT>
+__device__ inline u64 best_of_warp(const u64 (&keys)[COUNT], u32 most) {
+    u64 below = ~0ull, mine = 0;
+    for (u32 i = 0; i < most; ++i) {
+        u64 best = 0;
+#pragma unroll
+        for (u32 k = 0; k < COUNT; ++k) {
+            if (keys[k] < below && keys[k] > best) best = keys[k];
+        }
+        best = warp_max(best);
+        if (best == 0) break;
+        if (lane_id() == i) mine = best;
+        below = best;
+    }
+    return mine;
+}
+
+// Shared memory of a block.
+struct Clique {
+    // Words of the two rows, and how many bits are before them, low and high half.
+    u64 words[2][CLIQUE_THREADS];
+    u32 before[CLIQUE_THREADS];
+    // Candidates, and the scores of their two edges together.
+    u16 ends[CANDIDATES];
+    u32 scores[CANDIDATES];
+    // The best so far, then the best of each warp.
+    u64 best[1 + CLIQUE_WARPS][MAX_PER_PIVOT];
+    // Of each warp: better pivots, bits of u before the words, bits of the words, candidates.
+    u32 better[CLIQUE_WARPS], skipped[CLIQUE_WARPS], bits[CLIQUE_WARPS], found[CLIQUE_WARPS];
 };
 
-// Slot p * per_pivot + t gets triple t of pivot p as (u, v, w, score); score zero means none.
-extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS) cliques(
-    const u64* __restrict__ rows, u32 words, const u64* __restrict__ pivots, u32 per_pivot,
-    uint4* __restrict__ slots, Totals* __restrict__ totals) {
-    __shared__ Pair pair;
-    __shared__ u16 ends[CHUNK * 64];
-    // Candidates of a chunk behind the best so far.
-    __shared__ u64 keys[MAX_PER_PIVOT + CHUNK * 64];
-    __shared__ u64 warp_best[CLIQUE_THREADS / WARP];
-    __shared__ u32 count;
-    uint4* out = slots + (u64)blockIdx.x * per_pivot;
-    if (blockIdx.x >= totals->pivots) {
-        if (threadIdx.x < per_pivot) out[threadIdx.x] = make_uint4(0, 0, 0, 0);
-        return;
-    }
-    const u64 pivot = pivots[blockIdx.x];
-    const u32 u = pivot_u(pivot), v = pivot_v(pivot), score_uv = pivot_score(pivot);
-    const u64 *row_u = rows + (u64)u * words, *row_v = rows + (u64)v * words;
+__device__ inline u32 sum_of_warps(const u32 (&sums)[CLIQUE_WARPS]) {
+    u32 sum = 0;
+    for (u32 w = 0; w < CLIQUE_WARPS; ++w) sum += sums[w];
+    return sum;
+}
 
-    if (threadIdx.x == 0) pair.words = 0;
-    if (threadIdx.x < MAX_PER_PIVOT) keys[threadIdx.x] = 0;
-    __syncthreads();
-    for (u32 base = 0; base < words; base += CLIQUE_THREADS) {
-        const u32 k = base + threadIdx.x;
-        const u64 a = k < words ? row_u[k] : 0, b = k < words ? row_v[k] : 0;
-        const bool any = (a | b) != 0;
-        const u32 vote = __ballot_sync(FULL, any);
-        u32 place = 0;
-        if (lane_id() == 0 && vote != 0) place = atomicAdd(&pair.words, __popc(vote));
-        place = __shfl_sync(FULL, place, 0) + __popc(vote & lanes_below());
-        if (any) {
-            pair.u[place] = a;
-            pair.v[place] = b;
-            pair.index[place] = (u16)k;
+// Scores of the edges (u, w) and (v, w) together, counted for all candidates.
+__device__ inline void count_candidates(const Memory& m, u32 u, u32 v, u32 count, Clique& c) {
+    const u32 quads = m.frame->words / 2, part = lane_id() % GROUP;
+    const uint4* rows = reinterpret_cast<const uint4*>(m.rows);
+    const uint4 *row_u = rows + (u64)u * quads, *row_v = rows + (u64)v * quads;
+    for (u32 base = warp_id() * (WARP / GROUP); base < count; base += CLIQUE_THREADS / GROUP) {
+        const u32 e = base + lane_id() / GROUP;
+        const uint4* row_w = rows + (u64)(e < count ? c.ends[e] : u) * quads;
+        BitCount bits;
+        for (u32 q = part; q < quads; q += GROUP) {
+            const uint4 other = row_w[q];
+            bits.add_common(row_u[q], other);
+            bits.add_common(row_v[q], other);
         }
+        u32 sum = bits.total();
+        for (u32 step = GROUP / 2; step > 0; step /= 2) sum += __shfl_xor_sync(FULL, sum, step);
+        if (part == 0 && e < count) c.scores[e] = sum;
     }
-    __syncthreads();
+}
 
-    for (u32 first = v / 64; first < words; first += CHUNK) {
-        if (warp_id() == 0) {
-            const u32 k = first + lane_id();
-            u64 word = k < words ? row_u[k] & row_v[k] : 0;
-            if (k == v / 64) word &= (~0ull << (v % 64)) & ~(1ull << (v % 64));
-            const u32 mine = __popcll(word), upto = warp_prefix(mine);
-            u32 place = upto - mine;
-            for (u64 rest = word; rest != 0; rest &= rest - 1) {
-                ends[place++] = (u16)(k * 64 + __ffsll(rest) - 1);
-            }
-            if (lane_id() == WARP - 1) count = upto;
+// Searches the triples of a pivot.
+__device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pivots, Clique& c) {
+    const u32 lane = lane_id(), warp = warp_id(), words = m.frame->words, per_pivot = m.frame->per_pivot;
+    const u32 u = pivot_u(pivot), v = pivot_v(pivot);
+    const u64 *row_u = m.rows + (u64)u * words, *row_v = m.rows + (u64)v * words;
+    const bool whole = totals.listed <= m.room;
+    // Where the scores of the edges (u, w) and (v, w) are: as many places on as there are edges
+    // to ends between.
+    u32 place_u = whole ? m.starts[u] : 0, place_v = whole ? m.starts[v] : 0;
+    u32 better = 0, skipped = 0;
+    for (u32 k = u / 64 + threadIdx.x; k < v / 64; k += CLIQUE_THREADS) {
+        skipped += __popcll(row_u[k] & bits_above(u, k));
+    }
+#pragma unroll 8
+    for (u32 i = threadIdx.x; i < pivots; i += CLIQUE_THREADS) better += m.keys[i] > pivot;
+    better = warp_sum(better);
+    skipped = warp_sum(skipped);
+    if (lane == 0) {
+        c.better[warp] = better;
+        c.skipped[warp] = skipped;
+    }
+    if (threadIdx.x < MAX_PER_PIVOT) c.best[0][threadIdx.x] = 0;
+
+    for (u32 first = v / 64; first < words; first += CLIQUE_THREADS) {
+        const u32 k = first + threadIdx.x;
+        const u64 of_u = k < words ? row_u[k] & bits_above(u, k) : 0;
+        const u64 of_v = k < words ? row_v[k] & bits_above(v, k) : 0;
+        const u32 bits = __popcll(of_u) | __popcll(of_v) << 16, mine = __popcll(of_u & of_v);
+        u32 upto_bits = warp_prefix(bits), upto = warp_prefix(mine);
+        if (lane == WARP - 1) {
+            c.bits[warp] = upto_bits;
+            c.found[warp] = upto;
         }
         __syncthreads();
-        const u32 found = count;
-        for (u32 base = warp_id() * (WARP / GROUP); base < found; base += GROUPS) {
-            const u32 e = base + lane_id() / GROUP;
-            const u32 w = e < found ? ends[e] : u;
-            const u64* row_w = rows + (u64)w * words;
-            u32 sum = 0;
-            for (u32 k = lane_id() % GROUP; k < pair.words; k += GROUP) {
-                const u64 other = row_w[pair.index[k]];
-                sum += __popcll(pair.u[k] & other) + __popcll(pair.v[k] & other);
-            }
-            for (u32 step = GROUP / 2; step > 0; step /= 2) sum += __shfl_xor_sync(FULL, sum, step);
-            if (lane_id() % GROUP == 0 && e < found) {
-                keys[MAX_PER_PIVOT + e] = candidate_key(score_uv + sum, w);
-            }
+        if (first == v / 64) {
+            better = sum_of_warps(c.better);
+            place_u += sum_of_warps(c.skipped);
         }
-        __syncthreads();
-        if (found == 0) continue;
-        // The best T of the kept ones and of this chunk, one after another.
-        u64 below = ~0ull;
-        u64 kept = 0;
-        for (u32 t = 0; t < per_pivot; ++t) {
-            u64 mine = 0;
-            for (u32 i = threadIdx.x; i < MAX_PER_PIVOT + found; i += CLIQUE_THREADS) {
-                const u64 key = keys[i];
-                if (key < below && key > mine) mine = key;
+        for (u32 w = 0; w < warp; ++w) {
+            upto_bits += c.bits[w];
+            upto += c.found[w];
+        }
+        c.words[0][threadIdx.x] = of_u;
+        c.words[1][threadIdx.x] = of_v;
+        c.before[threadIdx.x] = upto_bits - bits;
+        const u32 found = sum_of_warps(c.found), all_bits = sum_of_warps(c.bits);
+
+        for (u32 base = 0; base < found; base += CANDIDATES) {
+            const u32 count = found - base < CANDIDATES ? found - base : CANDIDATES;
+            // Wraps around for those listed before.
+            u32 place = upto - mine - base;
+            for (u64 rest = of_u & of_v; rest != 0; rest &= rest - 1, ++place) {
+                if (place < CANDIDATES) c.ends[place] = (u16)(k * 64 + __ffsll(rest) - 1);
             }
-            mine = warp_max(mine);
-            if (lane_id() == 0) warp_best[warp_id()] = mine;
             __syncthreads();
-            u64 best = 0;
-            for (u32 i = 0; i < CLIQUE_THREADS / WARP; ++i) best = warp_best[i] > best ? warp_best[i] : best;
+            if (whole) {
+                for (u32 e = threadIdx.x; e < count; e += CLIQUE_THREADS) {
+                    const u32 w = c.ends[e], at = w / 64 - first, before = c.before[at];
+                    const u64 below = (1ull << (w % 64)) - 1;
+                    const u32 nth_u = (before & 0xffffu) + __popcll(c.words[0][at] & below);
+                    const u32 nth_v = (before >> 16) + __popcll(c.words[1][at] & below);
+                    c.scores[e] = (u32)m.scores[place_u + nth_u] + m.scores[place_v + nth_v];
+                }
+            } else {
+                count_candidates(m, u, v, count, c);
+            }
             __syncthreads();
-            if (threadIdx.x == t) kept = best;
-            below = best;
-            if (best == 0) break;
+            u64 keys[OWN_CANDIDATES];
+#pragma unroll
+            for (u32 i = 0; i < OWN_CANDIDATES; ++i) {
+                const u32 e = i * CLIQUE_THREADS + threadIdx.x;
+                keys[i] = e < count ? candidate_key(pivot_score(pivot) + c.scores[e], c.ends[e]) : 0;
+            }
+            const u64 of_warp = best_of_warp(keys, per_pivot);
+            if (lane < MAX_PER_PIVOT) c.best[1 + warp][lane] = of_warp;
+            __syncthreads();
+            if (warp == 0) {
+                const u64* best = &c.best[0][0];
+                const u32 bests = (1 + CLIQUE_WARPS) * MAX_PER_PIVOT;
+                u64 all[(bests + WARP - 1) / WARP];
+#pragma unroll
+                for (u32 i = 0; i < (bests + WARP - 1) / WARP; ++i) {
+                    all[i] = i * WARP + lane < bests ? best[i * WARP + lane] : 0;
+                }
+                const u64 of_all = best_of_warp(all, per_pivot);
+                __syncwarp();
+                if (lane < MAX_PER_PIVOT) c.best[0][lane] = of_all;
+            }
         }
-        if (threadIdx.x < MAX_PER_PIVOT) keys[threadIdx.x] = kept;
+        place_u += all_bits & 0xffffu;
+        place_v += all_bits >> 16;
         __syncthreads();
     }
 
-    if (threadIdx.x < WARP) {
-        const u64 key = threadIdx.x < per_pivot ? keys[threadIdx.x] : 0;
-        if (threadIdx.x < per_pivot) {
+    if (threadIdx.x == 0) m.pivots[better] = pivot;
+    if (warp == 0) {
+        const u64 key = lane < per_pivot ? c.best[0][lane] : 0;
+        if (lane < per_pivot) {
             const u32 w = 0xffffu - (u32)(key & 0xffffu);
-            out[threadIdx.x] = key == 0 ? make_uint4(0, 0, 0, 0) : make_uint4(u, v, w, (u32)(key >> 32));
+            m.triples[(u64)better * per_pivot + lane] =
+                key == 0 ? make_uint4(0, 0, 0, 0) : make_uint4(u, v, w, (u32)(key >> 32));
         }
         const u32 some = __popc(__ballot_sync(FULL, key != 0));
-        if (threadIdx.x == 0 && some > 0) atomicAdd(&totals->triples, some);
+        if (lane == 0 && some > 0) atomicAdd(&totals.triples, some);
+    }
+}
+
+// Puts the pivots in order, best first, and gives slot p * per_pivot + t triple t of pivot p as
+// (u, v, w, score); score zero means none.
+extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS, 6) cliques(const Memory m, const u32 round) {
+    __shared__ Clique shared;
+    Totals& totals = m.totals[round];
+    const u32 wanted = m.frame->pivots[round], per_pivot = m.frame->per_pivot, pivots = totals.pivots;
+    for (u32 p = blockIdx.x; p < wanted; p += gridDim.x) {
+        if (p < pivots) {
+            search(m, totals, m.keys[p], pivots, shared);
+        } else if (threadIdx.x < per_pivot) {
+            m.triples[(u64)p * per_pivot + threadIdx.x] = make_uint4(0, 0, 0, 0);
+        }
     }
 }

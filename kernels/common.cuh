@@ -234,6 +234,26 @@ __device__ inline u32 pivot_u(u64 key) { return 0xffffu - (u32)(key >> 16 & 0xff
 __device__ inline u32 pivot_v(u64 key) { return 0xffffu - (u32)(key & 0xffffu); }
 __device__ inline u32 pivot_score(u64 key) { return (u32)(key >> 32); }
 
+// The bits of word `k` of a row that stand for indices above `i`.
+__device__ inline u64 bits_above(u32 i, u32 k) {
+    if (k != i / 64) return k > i / 64 ? ~0ull : 0;
+    return (~0ull << (i % 64)) & ~(1ull << (i % 64));
+}
+
+// Counts bits, two words at a time: a full adder halves the population counts, which are slow.
+struct BitCount {
+    u32 ones = 0, twos = 0;
+    __device__ inline void add(u32 a, u32 b) {
+        twos += __popc((ones & (a | b)) | (a & b));
+        ones ^= a ^ b;
+    }
+    __device__ inline void add_common(const uint4& a, const uint4& b) {
+        add(a.x & b.x, a.y & b.y);
+        add(a.z & b.z, a.w & b.w);
+    }
+    __device__ inline u32 total() const { return 2 * twos + __popc(ones); }
+};
+
 // No score of an edge is above this: an end votes neither for itself nor for its own edge.
 __device__ inline u32 score_bound(u32 degree_a, u32 degree_b) {
     const u32 less = degree_a < degree_b ? degree_a : degree_b;

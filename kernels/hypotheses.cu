@@ -3,31 +3,6 @@
 // operation by operation; sums over correspondences are whole numbers, so their order is free.
 #include "common.cuh"
 
-// Known verticals of both frames, and some rotation that carries the first onto the second.
-struct Vertical {
-    u32 known;
-    u32 reserved;
-    double source[3], target[3];
-    // Row by row.
-    double rotation[9];
-};
-
-struct Scoring {
-    // 0 inliers, 1 linear, 2 quadratic.
-    u32 metric;
-    float theta2, per_theta2;
-};
-
-// A scored pose as the host reads it. The same layout is in src/registration/gpu_memory.rs.
-struct Ranked {
-    // Rotation row by row, then translation, between the centred frames.
-    double pose[12];
-    u32 score, inliers;
-    // Which triple.
-    u32 slot;
-    u32 reserved;
-};
-
 struct Triad {
     double v[3];
 };
@@ -54,13 +29,13 @@ __device__ inline Triad centroid(const Triad* p) {
 // Above zero and finite; false for NaN.
 __device__ inline bool is_positive(double value) { return value > 0.0 && value <= 1.7976931348623157e308; }
 
-struct Frame {
+struct TriangleFrame {
     Triad x, y, z;
     double height;
 };
 
 // Right-handed frame of a triangle: x along the first side, z normal to the plane.
-__device__ bool frame_of(const Triad* p, Frame& f) {
+__device__ bool frame_of(const Triad* p, TriangleFrame& f) {
     const Triad e1 = minus(p[1], p[0]), e2 = minus(p[2], p[0]), e3 = minus(p[2], p[1]);
     const Triad n = cross(e1, e2);
     const double area2 = __dsqrt_rn(dot(n, n));
@@ -81,7 +56,7 @@ __device__ bool frame_of(const Triad* p, Frame& f) {
 // `min_height` of a line. `pose`: rotation row by row, then translation.
 __device__ bool align_three(const Triad* s, const Triad* t, double min_height, double* pose) {
     const Triad cs = centroid(s), ct = centroid(t);
-    Frame a, b;
+    TriangleFrame a, b;
     if (!frame_of(s, a) || !frame_of(t, b)) return false;
     double c = 0.0, d = 0.0;
     for (int k = 0; k < 3; ++k) {
@@ -162,138 +137,140 @@ __device__ bool align_three_about(
     return true;
 }
 
-__device__ inline Triad point(const float* __restrict__ points, u32 padded, u32 i) {
-    return {{(double)points[i], (double)points[padded + i], (double)points[2 * padded + i]}};
+__device__ inline Triad point(const float* points, u64 stride, u32 i) {
+    return {{(double)points[i], (double)points[stride + i], (double)points[2 * stride + i]}};
 }
 
-// The pose of every slot that has one, in double and in single precision, and the list of these
-// slots (in any order).
-extern "C" __global__ void __launch_bounds__(64) poses(
-    const float* __restrict__ points, u32 padded, const uint4* __restrict__ slots, u32 count,
-    double min_height, const Vertical* __restrict__ vertical, double* __restrict__ pose,
-    float* __restrict__ single, u32* __restrict__ list, uint2* __restrict__ support,
-    Totals* __restrict__ totals) {
-    const u32 slot = blockIdx.x * blockDim.x + threadIdx.x;
-    if (slot >= count) return;
-    support[slot] = make_uint2(0, 0);
-    const uint4 triple = slots[slot];
-    if (triple.w == 0) return;
+// False if the corners give no pose.
+__device__ inline bool pose_of(const Memory& m, const uint4& triple, double* pose) {
+    const Frame& frame = *m.frame;
     const u32 corner[3] = {triple.x, triple.y, triple.z};
     Triad s[3], t[3];
     for (int k = 0; k < 3; ++k) {
-        s[k] = point(points, padded, corner[k]);
-        t[k] = point(points + 3 * (u64)padded, padded, corner[k]);
+        s[k] = point(m.numbers, m.stride, corner[k]);
+        t[k] = point(m.numbers + 3 * (u64)m.stride, m.stride, corner[k]);
     }
-    double found[12];
-    const bool usable = vertical->known ? align_three_about(s, t, *vertical, min_height, found)
-                                        : align_three(s, t, min_height, found);
-    if (!usable) return;
-    for (int k = 0; k < 12; ++k) pose[12 * (u64)slot + k] = found[k];
-    // Rows of four: three of the rotation, one of the translation.
-    for (int k = 0; k < 3; ++k) {
-        float* row = single + 12 * (u64)slot + 4 * k;
-        row[0] = (float)found[3 * k];
-        row[1] = (float)found[3 * k + 1];
-        row[2] = (float)found[3 * k + 2];
-        row[3] = (float)found[9 + k];
+    return frame.has_vertical ? align_three_about(s, t, frame.vertical, frame.min_height, pose)
+                              : align_three(s, t, frame.min_height, pose);
+}
+
+#define POSE_THREADS 32
+
+// The pose of every slot, in double and in single precision. A slot that has none is known by NaN
+// at the start of its `singles`.
+extern "C" __global__ void __launch_bounds__(POSE_THREADS) poses(const Memory m, const u32 round) {
+    const u32 count = m.frame->pivots[round] * m.frame->per_pivot;
+    for (u32 slot = blockIdx.x * POSE_THREADS + threadIdx.x; slot < count; slot += gridDim.x * POSE_THREADS) {
+        m.support[slot] = make_uint2(0, 0);
+        float4* rows = m.singles + 3 * (u64)slot;
+        const uint4 triple = m.triples[slot];
+        double found[12];
+        if (triple.w == 0 || !pose_of(m, triple, found)) {
+            rows[0].x = nanf("");
+            continue;
+        }
+        for (int k = 0; k < 12; ++k) m.poses[12 * (u64)slot + k] = found[k];
+        // Rows of four: three of the rotation, one of the translation.
+        for (int k = 0; k < 3; ++k) {
+            rows[k] = make_float4((float)found[3 * k], (float)found[3 * k + 1], (float)found[3 * k + 2],
+                                  (float)found[9 + k]);
+        }
     }
-    list[atomicAdd(&totals->posed, 1)] = slot;
 }
 
 #define SCORE_THREADS 128
-// Hypotheses of a block.
+#define SCORE_WARPS (SCORE_THREADS / WARP)
+// Hypotheses of a task.
 #define POSES 8
-// Correspondences of a thread at a time, and of a block.
+// Correspondences of a thread at a time, and of a task.
 #define EACH 4
 #define STRETCH (SCORE_THREADS * EACH)
 
-// Adds the support of each listed hypothesis among a stretch of the correspondences: score in
-// units of 1/65536, and inliers.
-extern "C" __global__ void __launch_bounds__(SCORE_THREADS) score(
-    const float* __restrict__ points, const float* __restrict__ weights, u32 padded,
-    Scoring scoring, const float4* __restrict__ single, const u32* __restrict__ list,
-    u32* __restrict__ support, const Totals* __restrict__ totals) {
-    __shared__ float4 pose[POSES][3];
-    __shared__ u32 sums[POSES][2];
-    const u32 posed = totals->posed, first = blockIdx.x * POSES;
-    if (first >= posed) return;
-    const u32 here = posed - first < POSES ? posed - first : POSES;
-    if (threadIdx.x < POSES * 3) {
-        const u32 k = threadIdx.x / 3, row = threadIdx.x % 3;
-        pose[k][row] = single[3 * (u64)list[first + (k < here ? k : 0)] + row];
-    }
-    if (threadIdx.x < POSES * 2) sums[threadIdx.x / 2][threadIdx.x % 2] = 0;
-    __syncthreads();
+// What inliers contribute: 0 all the same, 1 linear, 2 quadratic.
+template <u32 METRIC>
+__device__ inline float share_of(float square, float per_theta2) {
+    if (METRIC == 1) return 1.0f - __fsqrt_rn(square * per_theta2);
+    if (METRIC == 2) return 1.0f - square * per_theta2;
+    return 1.0f;
+}
 
-    float p[EACH][7];
-    for (u32 e = 0; e < EACH; ++e) {
-        const u32 i = blockIdx.y * STRETCH + e * SCORE_THREADS + threadIdx.x;
-        for (u32 c = 0; c < 6; ++c) p[e][c] = i < padded ? points[c * (u64)padded + i] : nanf("");
-        p[e][6] = i < padded ? weights[i] : 0.0f;
-    }
-    for (u32 k = 0; k < here; ++k) {
-        const float4 rx = pose[k][0], ry = pose[k][1], rz = pose[k][2];
-        u32 gains = 0, inliers = 0;
+template <u32 METRIC>
+__device__ inline void score_slots(const Memory& m, u32 count) {
+    __shared__ float4 poses[POSES][3];
+    // Score and, from bit 24 on, inliers of each warp.
+    __shared__ u32 sums[POSES][SCORE_WARPS];
+    const Frame& frame = *m.frame;
+    const u32 padded = frame.padded, stretches = (padded + STRETCH - 1) / STRETCH;
+    const float theta2 = frame.theta2, per_theta2 = frame.per_theta2;
+    const u32 tasks = (count + POSES - 1) / POSES * stretches;
+    for (u32 task = blockIdx.x; task < tasks; task += gridDim.x) {
+        const u32 first = task / stretches * POSES, start = task % stretches * STRETCH;
+        if (threadIdx.x < POSES * 3) {
+            const bool within = first + threadIdx.x / 3 < count;
+            poses[threadIdx.x / 3][threadIdx.x % 3] =
+                within ? m.singles[3 * (u64)first + threadIdx.x] : make_float4(nanf(""), 0.0f, 0.0f, 0.0f);
+        }
+        float p[EACH][6], weight[EACH];
 #pragma unroll
         for (u32 e = 0; e < EACH; ++e) {
-            const float x = (((rx.x * p[e][0] + rx.y * p[e][1]) + rx.z * p[e][2]) + rx.w) - p[e][3];
-            const float y = (((ry.x * p[e][0] + ry.y * p[e][1]) + ry.z * p[e][2]) + ry.w) - p[e][4];
-            const float z = (((rz.x * p[e][0] + rz.y * p[e][1]) + rz.z * p[e][2]) + rz.w) - p[e][5];
-            const float square = (x * x + y * y) + z * z;
-            // False for the NaN of the padding.
-            if (square < scoring.theta2) {
-                float share = 1.0f;
-                if (scoring.metric == 1) share = 1.0f - __fsqrt_rn(square * scoring.per_theta2);
-                if (scoring.metric == 2) share = 1.0f - square * scoring.per_theta2;
-                const int gain = (int)(share * p[e][6] * 65536.0f);
-                gains += gain > 0 ? gain : 0;
-                ++inliers;
-            }
+            const u32 i = start + e * SCORE_THREADS + threadIdx.x;
+            const bool within = i < padded;
+            for (u32 c = 0; c < 6; ++c) p[e][c] = within ? m.numbers[c * (u64)m.stride + i] : nanf("");
+            // In units of the score; a power of two does not round.
+            weight[e] = within ? m.numbers[6 * (u64)m.stride + i] * 65536.0f : 0.0f;
         }
-        // Most poses have no inlier among these.
-        if (__any_sync(FULL, inliers > 0)) {
-            gains = warp_sum(gains);
-            inliers = warp_sum(inliers);
-            if (lane_id() == 0) {
-                atomicAdd(&sums[k][0], gains);
-                atomicAdd(&sums[k][1], inliers);
+        __syncthreads();
+        for (u32 k = 0; k < POSES; ++k) {
+            const float4 rx = poses[k][0];
+            u32 sum = 0;
+            if (rx.x == rx.x) {
+                const float4 ry = poses[k][1], rz = poses[k][2];
+                float square[EACH];
+                bool any = false;
+#pragma unroll
+                for (u32 e = 0; e < EACH; ++e) {
+                    const float x = (((rx.x * p[e][0] + rx.y * p[e][1]) + rx.z * p[e][2]) + rx.w) - p[e][3];
+                    const float y = (((ry.x * p[e][0] + ry.y * p[e][1]) + ry.z * p[e][2]) + ry.w) - p[e][4];
+                    const float z = (((rz.x * p[e][0] + rz.y * p[e][1]) + rz.z * p[e][2]) + rz.w) - p[e][5];
+                    square[e] = (x * x + y * y) + z * z;
+                    // False for the NaN of the padding.
+                    any = any || square[e] < theta2;
+                }
+                // Most poses have no inlier among these.
+                if (__any_sync(FULL, any)) {
+#pragma unroll
+                    for (u32 e = 0; e < EACH; ++e) {
+                        // What rounds to below zero counts nothing.
+                        const u32 gain = __float2uint_rz(share_of<METRIC>(square[e], per_theta2) * weight[e]);
+                        sum += square[e] < theta2 ? gain + (1u << 24) : 0;
+                    }
+                    sum = warp_sum(sum);
+                }
             }
+            if (lane_id() == 0) sums[k][warp_id()] = sum;
         }
-    }
-    __syncthreads();
-    if (threadIdx.x < here * 2) {
-        const u32 k = threadIdx.x / 2, which = threadIdx.x % 2, sum = sums[k][which];
-        if (sum > 0) atomicAdd(&support[2 * (u64)list[first + k] + which], sum);
+        __syncthreads();
+        if (threadIdx.x < POSES && first + threadIdx.x < count) {
+            u32 score = 0, inliers = 0;
+            for (u32 w = 0; w < SCORE_WARPS; ++w) {
+                score += sums[threadIdx.x][w] & 0xffffffu;
+                inliers += sums[threadIdx.x][w] >> 24;
+            }
+            if (score > 0) atomicAdd(&m.support[first + threadIdx.x].x, score);
+            if (inliers > 0) atomicAdd(&m.support[first + threadIdx.x].y, inliers);
+        }
     }
 }
 
-// Puts the hypotheses that have inliers in order, best first: score, inliers, then the order of
-// the triples. A warp counts how many are better than one.
-extern "C" __global__ void __launch_bounds__(256) rank(
-    const uint2* __restrict__ support, const u32* __restrict__ list, const double* __restrict__ pose,
-    Ranked* __restrict__ ranked, Totals* __restrict__ totals) {
-    const u32 posed = totals->posed;
-    const u32 h = blockIdx.x * (blockDim.x / WARP) + warp_id();
-    if (h >= posed) return;
-    const u32 slot = list[h];
-    const uint2 own = support[slot];
-    if (own.y == 0) return;
-    const u64 key = (u64)own.x << 32 | own.y;
-    u32 better = 0;
-    for (u32 i = lane_id(); i < posed; i += WARP) {
-        const u32 other_slot = list[i];
-        const uint2 s = support[other_slot];
-        const u64 other = (u64)s.x << 32 | s.y;
-        better += other > key || (other == key && other_slot < slot);
-    }
-    better = warp_sum(better);
-    Ranked* out = ranked + better;
-    if (lane_id() < 12) out->pose[lane_id()] = pose[12 * (u64)slot + lane_id()];
-    if (lane_id() == 0) {
-        out->score = own.x;
-        out->inliers = own.y;
-        out->slot = slot;
-        out->reserved = 0;
-        atomicAdd(&totals->usable, 1);
+// Adds the support of each hypothesis, a stretch of the correspondences at a time: score in units
+// of 1/65536, and inliers.
+extern "C" __global__ void __launch_bounds__(SCORE_THREADS, 6) score(const Memory m, const u32 round) {
+    const u32 count = m.frame->pivots[round] * m.frame->per_pivot, metric = m.frame->metric;
+    if (metric == 0) {
+        score_slots<0>(m, count);
+    } else if (metric == 1) {
+        score_slots<1>(m, count);
+    } else {
+        score_slots<2>(m, count);
     }
 }

@@ -1,73 +1,53 @@
 // SOG scores and the pivots chosen by them (FlashReg Eqs. 4 and 7): the K edges u < v with the
 // highest positive scores, ties by (u, v).
 //
-// Exact, and independent of the order of execution. The first pass counts how many edges have
+// Exact, and independent of the order of execution. The first phase counts how many edges have
 // each score, which gives the score of the K-th, the threshold. The second writes the edges above
 // it and counts, per row, those at it; the third writes as many of these as are wanted. What is
-// written gets its order at last.
+// written gets its order later. The phases are one kernel whose blocks wait for each other, or
+// three.
 //
-// Where there is room, edges and scores are kept in a list between the passes. A dense graph has
-// more edges than room: then the passes find and score them again, in rows where there are any.
+// Where there is room, edges and scores are kept in a list between the phases. A dense graph has
+// more edges than room: then the phases find and score them again, in rows where there are any.
 #include "common.cuh"
 
-#define THREADS 256
-// Words of a row whose edges are one task. A task belongs to a warp.
+#define SOG_THREADS 256
+#define SOG_WARPS (SOG_THREADS / WARP)
+// Words of a row whose edges are one task of a warp, without the list.
 #define SEGMENT 4
-// Words of the row that a lane keeps in registers.
+// Without the list: words of the row that a lane keeps in registers, edges counted at a time.
 #define HELD 4
-// Edges counted at a time.
 #define ABREAST 4
+// With it: lanes that count for an edge together, 16 bytes of the row that each keeps, and of the
+// other row at a time.
+#define TEAM 8
+#define HELD_QUADS 8
+#define LOADED_QUADS 4
 // Scores counted in shared memory; higher ones, which are rare or all alike, are counted directly.
 #define LOW_SCORES 1024
 
-// Room for `room` edges u << 16 | v and their scores.
-struct List {
-    u32* edges;
-    u16* scores;
-    u32 room;
+// Shared memory of a block.
+struct Sog {
+    u32 low[LOW_SCORES];
+    u16 ends[SOG_WARPS][SEGMENT * 64];
+    u32 sums[SOG_WARPS];
+    u32 threshold, above;
+    u32 stretch, before;
 };
 
-// Lists the edges u < v, those of a row together and ascending; a warp a row.
-extern "C" __global__ void __launch_bounds__(THREADS) sog_list(
-    const u64* __restrict__ rows, const u32* __restrict__ degrees, u32 n, u32 words, List list,
-    Totals* __restrict__ totals) {
-    __shared__ u32 places[THREADS / WARP];
-    const u32 lane = lane_id(), warp = warp_id(), u = blockIdx.x * (THREADS / WARP) + warp;
-    // The end of an edge that scores has another neighbour.
-    const bool any = u < n && degrees[u] > 1;
-    const u64* row = rows + (u64)(any ? u : 0) * words;
-    const u64 first_mask = (~0ull << (u % 64)) & ~(1ull << (u % 64));
-    u32 count = 0;
-    if (any) {
-        for (u32 k = u / 64 + lane; k < words; k += WARP) {
-            count += __popcll(k == u / 64 ? row[k] & first_mask : row[k]);
-        }
-    }
-    count = warp_sum(count);
-    if (lane == 0) places[warp] = count;
+// Sum over the threads of the block up to and with this one; also the sum of all.
+__device__ inline u32 block_prefix(u32 value, Sog& sog, u32& all) {
+    u32 upto = warp_prefix(value);
+    // The last sums may still be read.
     __syncthreads();
-    if (threadIdx.x == 0) {
-        u32 all = 0;
-        for (u32 w = 0; w < THREADS / WARP; ++w) all += places[w];
-        u32 place = all > 0 ? atomicAdd(&totals->listed, all) : 0;
-        for (u32 w = 0; w < THREADS / WARP; ++w) {
-            const u32 here = places[w];
-            places[w] = place;
-            place += here;
-        }
-    }
+    if (lane_id() == WARP - 1) sog.sums[warp_id()] = upto;
     __syncthreads();
-    u32 place = places[warp];
-    if (count == 0 || place + count > list.room) return;
-    for (u32 first = u / 64; first < words; first += WARP) {
-        const u32 k = first + lane;
-        u64 rest = k < words ? row[k] : 0;
-        if (k == u / 64) rest &= first_mask;
-        const u32 mine = __popcll(rest), upto = warp_prefix(mine);
-        u32 to = place + upto - mine;
-        for (; rest != 0; rest &= rest - 1) list.edges[to++] = u << 16 | (k * 64 + __ffsll(rest) - 1);
-        place += __shfl_sync(FULL, upto, WARP - 1);
+    all = 0;
+    for (u32 w = 0; w < SOG_WARPS; ++w) {
+        if (w == warp_id()) upto += all;
+        all += sog.sums[w];
     }
+    return upto;
 }
 
 // Four counts below 2^15 per lane; lane i < 4 gets the sum of the i-th over the warp.
@@ -77,76 +57,106 @@ __device__ inline u32 sum_of_four(const u32* sum) {
     return lane_id() % 2 == 0 ? two & 0xffffu : two >> 16;
 }
 
-// Scores the edges of the list, keeps the scores, and calls use(u, v, score) for each.
+// Scores the edges of the list, keeps the scores, and calls use(score) for each. A warp takes
+// neighbouring edges, which mostly share their row u.
 template <typename Use>
-__device__ inline void score_list(
-    const u64* __restrict__ rows, u32 words, const List& list, u32 listed, Use use) {
-    const u32 lane = lane_id(), warps = gridDim.x * (THREADS / WARP);
-    u32 base = (blockIdx.x * (THREADS / WARP) + warp_id()) * ABREAST;
-    for (; base < listed; base += warps * ABREAST) {
-        const u64 *own[ABREAST], *other[ABREAST];
-        u32 sum[ABREAST] = {};
+__device__ inline void score_list(const Memory& m, u32 listed, Use use) {
+    const u32 quads = m.frame->words / 2, part = lane_id() % TEAM, team = lane_id() / TEAM;
+    const u32 warps = gridDim.x * SOG_WARPS, teams = WARP / TEAM;
+    const u32 each = (listed + teams * warps - 1) / (teams * warps) * teams;
+    const u32 start = (blockIdx.x * SOG_WARPS + warp_id()) * each;
+    const u32 end = start + each < listed ? start + each : listed;
+    const uint4* rows = reinterpret_cast<const uint4*>(m.rows);
+    uint4 own[HELD_QUADS];
+    // Which of them are not zero.
+    u32 some = 0, held = MAX_ROWS;
+    for (u32 first = start; first < end; first += WARP) {
+        const u32 edges = m.edges[first + lane_id() < end ? first + lane_id() : end - 1];
+#pragma unroll 1
+        for (u32 s = 0; s < WARP && first + s < end; s += teams) {
+            const u32 edge = __shfl_sync(FULL, edges, s + team), u = edge >> 16;
+            const uint4* row_u = rows + (u64)u * quads;
+            const uint4* row_v = rows + (u64)(edge & 0xffffu) * quads;
+            if (u != held) {
+                held = u;
+                some = 0;
 #pragma unroll
-        for (u32 i = 0; i < ABREAST; ++i) {
-            const u32 edge = list.edges[base + i < listed ? base + i : base];
-            own[i] = rows + (u64)(edge >> 16) * words;
-            other[i] = rows + (u64)(edge & 0xffffu) * words;
-        }
-        for (u32 w = lane; w < words; w += WARP) {
+                for (u32 h = 0; h < HELD_QUADS; ++h) {
+                    const u32 q = TEAM * h + part;
+                    own[h] = q < quads ? row_u[q] : make_uint4(0, 0, 0, 0);
+                }
 #pragma unroll
-            for (u32 i = 0; i < ABREAST; ++i) {
-                const u64 mine = own[i][w];
-                if (mine != 0) sum[i] += __popcll(mine & other[i][w]);
+                for (u32 h = 0; h < HELD_QUADS; ++h) {
+                    some |= ((own[h].x | own[h].y | own[h].z | own[h].w) != 0 ? 1u : 0u) << h;
+                }
             }
-        }
-        const u32 score = sum_of_four(sum);
-        if (lane < ABREAST && base + lane < listed) {
-            const u32 edge = list.edges[base + lane];
-            list.scores[base + lane] = (u16)score;
-            use(edge >> 16, edge & 0xffffu, score);
+            BitCount bits;
+#pragma unroll
+            for (u32 begin = 0; begin < HELD_QUADS; begin += LOADED_QUADS) {
+                if (TEAM * begin >= quads) break;
+                uint4 other[LOADED_QUADS];
+#pragma unroll
+                for (u32 h = 0; h < LOADED_QUADS; ++h) {
+                    const u32 q = begin + h;
+                    if (TEAM * q >= quads) break;
+                    other[h] = some >> q & 1 ? row_v[TEAM * q + part] : make_uint4(0, 0, 0, 0);
+                }
+#pragma unroll
+                for (u32 h = 0; h < LOADED_QUADS; ++h) {
+                    if (TEAM * (begin + h) >= quads) break;
+                    bits.add_common(own[begin + h], other[h]);
+                }
+            }
+#pragma unroll 1
+            for (u32 q = TEAM * HELD_QUADS + part; q < quads; q += TEAM) bits.add_common(row_u[q], row_v[q]);
+            u32 score = bits.total();
+#pragma unroll
+            for (u32 step = TEAM / 2; step > 0; step /= 2) score += __shfl_xor_sync(FULL, score, step);
+            const u32 e = first + s + team;
+            if (part == 0 && e < end) {
+                m.scores[e] = (u16)score;
+                use(score);
+            }
         }
     }
 }
 
-// Calls use(u, v, score) for every edge u < v of the rows that are wanted whose score is at least
-// `least`, or can be; some lane of some warp does it, and warps are not together then. FIRST: the
-// scores are not in the list yet.
-template <bool FIRST, typename Wanted, typename Use>
-__device__ inline void score_edges(
-    const u64* __restrict__ rows, const u32* __restrict__ degrees, u32 n, u32 words,
-    const List& list, u32 listed, u32 least, Wanted wanted, Use use) {
-    if (listed <= list.room) {
-        if (FIRST) {
-            score_list(rows, words, list, listed, use);
-            return;
+// Calls use(edge, score) for the listed edges whose score is at least `least`.
+template <typename Use>
+__device__ inline void read_list(const Memory& m, u32 listed, u32 least, Use use) {
+    const u32 stride = gridDim.x * SOG_THREADS * 8;
+    for (u32 first = (blockIdx.x * SOG_THREADS + threadIdx.x) * 8; first < listed; first += stride) {
+        const uint4 eight = __ldcg(reinterpret_cast<const uint4*>(m.scores + first));
+        const u32 two[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) {
+            const u32 score = two[i / 2] >> (16 * (i % 2)) & 0xffffu;
+            if (score >= least && first + i < listed) use(m.edges[first + i], score);
         }
-        for (u32 e = blockIdx.x * THREADS + threadIdx.x; e < listed; e += gridDim.x * THREADS) {
-            const u32 score = list.scores[e];
-            if (score < least) continue;
-            const u32 edge = list.edges[e];
-            if (wanted(edge >> 16)) use(edge >> 16, edge & 0xffffu, score);
-        }
-        return;
     }
-    __shared__ u16 lists[THREADS / WARP][SEGMENT * 64];
-    u16* ends = lists[warp_id()];
-    const u32 lane = lane_id(), segments = (words + SEGMENT - 1) / SEGMENT;
-    const u32 warps = gridDim.x * (THREADS / WARP);
+}
+
+// Without the list: calls use(u, v, score) for every edge u < v of the rows that are wanted whose
+// score can be at least `least`; some lane of some warp does it, and warps are not together then.
+template <typename Wanted, typename Use>
+__device__ inline void walk(const Memory& m, Sog& sog, u32 least, Wanted wanted, Use use) {
+    u16* ends = sog.ends[warp_id()];
+    const u32 lane = lane_id(), n = m.frame->n, words = m.frame->words;
+    const u32 segments = (words + SEGMENT - 1) / SEGMENT, warps = gridDim.x * SOG_WARPS;
     // Neighbouring warps take different rows, so that long ones are shared out.
-    for (u32 task = blockIdx.x * (THREADS / WARP) + warp_id(); task < n * segments; task += warps) {
+    for (u32 task = blockIdx.x * SOG_WARPS + warp_id(); task < n * segments; task += warps) {
         const u32 u = task % n, first = task / n * SEGMENT;
         if (first + SEGMENT <= u / 64 || !wanted(u)) continue;
-        const u64* row = rows + (u64)u * words;
+        const u64* row = m.rows + (u64)u * words;
         // A lane lists the edges of eight columns.
         const u32 k = first + lane / 8, column = k * 64 + 8 * (lane % 8);
-        u64 word = k < words && k >= u / 64 ? row[k] : 0;
-        if (k == u / 64) word &= (~0ull << (u % 64)) & ~(1ull << (u % 64));
+        const u64 word = k < words ? row[k] & bits_above(u, k) : 0;
         u32 mine = (u32)(word >> (8 * (lane % 8))) & 0xffu;
         if (least > 1) {
             for (u32 rest = mine; rest != 0; rest &= rest - 1) {
                 const u32 bit = __ffs(rest) - 1;
                 // The degree of u is not below: its best score reaches `least`.
-                if (score_bound(degrees[column + bit], MAX_ROWS) < least) mine &= ~(1u << bit);
+                if (score_bound(m.degrees[column + bit], MAX_ROWS) < least) mine &= ~(1u << bit);
             }
         }
         if (!__any_sync(FULL, mine != 0)) continue;
@@ -168,7 +178,7 @@ __device__ inline void score_edges(
 #pragma unroll
             for (u32 i = 0; i < ABREAST; ++i) {
                 const u32 e = base + i < count ? base + i : base;
-                other[i] = rows + (u64)ends[e] * words;
+                other[i] = m.rows + (u64)ends[e] * words;
             }
 #pragma unroll
             for (u32 h = 0; h < HELD; ++h) {
@@ -191,193 +201,226 @@ __device__ inline void score_edges(
     }
 }
 
-// True in all threads of the block that ends last; it sees what the others wrote.
-__device__ bool is_last_block(u32* done) {
-    __shared__ bool last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) last = atomicAdd(done, 1) == gridDim.x - 1;
-    __syncthreads();
-    __threadfence();
-    return last;
-}
+// at[u]: edges of row u at the threshold; from bit 16 on, without the list, its best score.
+__device__ inline u32 ties_of(const Memory& m, u32 u) { return __ldcg(m.at + u) & 0xffffu; }
+__device__ inline u32 best_of(const Memory& m, u32 u) { return __ldcg(m.at + u) >> 16; }
 
-// Sum over the threads of the block up to and with this one; also the sum of all.
-__device__ u32 block_prefix(u32 value, u32& all) {
-    __shared__ u32 sums[WARP];
-    const u32 upto = warp_prefix(value);
-    __syncthreads();
-    if (lane_id() == WARP - 1) sums[warp_id()] = upto;
-    __syncthreads();
-    if (warp_id() == 0) {
-        const u32 sum = lane_id() < THREADS / WARP ? sums[lane_id()] : 0;
-        sums[lane_id()] = warp_prefix(sum);
-    }
-    __syncthreads();
-    all = sums[THREADS / WARP - 1];
-    return upto + (warp_id() > 0 ? sums[warp_id() - 1] : 0);
-}
-
-// The score of the k-th best edge, by one block.
-__device__ void find_threshold(
-    const u32* histogram, const u32* __restrict__ degrees, u32 n, u32 k, Totals* totals) {
-    __shared__ u64 ends;
-    if (threadIdx.x == 0) ends = 0;
-    __syncthreads();
-    // Scores from the highest, a stretch per thread. Fewer than n scores are possible.
-    const u32 each = (n + THREADS - 1) / THREADS, start = threadIdx.x * each;
-    u32 stretch = 0;
-    u64 degree = 0;
-    for (u32 i = start; i < n && i < start + each; ++i) stretch += __ldcg(histogram + (n - 1 - i));
-    for (u32 i = threadIdx.x; i < n; i += THREADS) degree += degrees[i];
-    atomicAdd(&ends, degree);
-    u32 all;
-    const u32 upto = block_prefix(stretch, all);
-    if (upto >= k && upto - stretch < k) {
-        u32 above = upto - stretch;
-        for (u32 i = start; i < n; ++i) {
-            const u32 here = __ldcg(histogram + (n - 1 - i));
-            if (above + here >= k) {
-                totals->threshold = n - 1 - i;
-                totals->above = above;
-                totals->ties = k - above;
-                totals->pivots = k;
-                break;
-            }
-            above += here;
-        }
-    }
-    if (threadIdx.x == 0) {
-        totals->edges = ends / 2;
-        if (all < k) {
-            // All edges of positive score.
-            totals->threshold = 0;
-            totals->above = all;
-            totals->ties = 0;
-            totals->pivots = all;
-        }
-    }
-}
-
-// Counts the edges of each score, finds the best score of each row and the threshold.
-extern "C" __global__ void __launch_bounds__(THREADS) sog_scores(
-    const u64* __restrict__ rows, const u32* __restrict__ degrees, u32 n, u32 words, u32 k,
-    List list, u32* histogram, u32* best, Totals* totals) {
-    __shared__ u32 low[LOW_SCORES];
-    for (u32 s = threadIdx.x; s < LOW_SCORES; s += THREADS) low[s] = 0;
+// Counts the edges of each score and finds the best.
+__device__ inline void scores_phase(const Memory& m, u32 round, Sog& sog) {
+    Totals& totals = m.totals[round];
+    for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) sog.low[s] = 0;
     __syncthreads();
     // Equal scores one after another are counted together.
-    u32 last = 0, run = 0, last_row = MAX_ROWS, last_best = 0;
+    u32 last = 0, run = 0, best = 0;
     auto flush = [&]() {
-        if (run > 0 && last > 0) atomicAdd(last < LOW_SCORES ? &low[last] : &histogram[last], run);
+        if (run > 0 && last > 0) atomicAdd(last < LOW_SCORES ? &sog.low[last] : &m.histogram[last], run);
     };
-    score_edges<true>(
-        rows, degrees, n, words, list, totals->listed, 1, [&](u32 u) { return degrees[u] > 1; },
-        [&](u32 u, u32, u32 score) {
-            if (score != last) {
-                flush();
-                last = score;
-                run = 0;
-            }
-            ++run;
+    auto count = [&](u32 score) {
+        if (score != last) {
+            flush();
+            last = score;
+            run = 0;
+            best = score > best ? score : best;
+        }
+        ++run;
+    };
+    const u32 listed = totals.listed;
+    if (listed <= m.room) {
+        score_list(m, listed, count);
+    } else {
+        u32 last_row = MAX_ROWS, last_best = 0;
+        walk(m, sog, 1, [&](u32 u) { return m.degrees[u] > 1; }, [&](u32 u, u32, u32 score) {
+            count(score);
             if (u != last_row || score > last_best) {
                 last_row = u;
                 last_best = score;
-                if (score > 0) atomicMax(&best[u], score);
+                atomicMax(&m.at[u], score << 16);
             }
         });
-    flush();
-    __syncthreads();
-    for (u32 s = threadIdx.x; s < LOW_SCORES; s += THREADS) {
-        if (low[s] > 0) atomicAdd(&histogram[s], low[s]);
     }
-    if (is_last_block(&totals->done[0])) find_threshold(histogram, degrees, n, k, totals);
+    flush();
+    if (best > 0 && best > __ldcg(&totals.best)) atomicMax(&totals.best, best);
+    __syncthreads();
+    for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) {
+        if (sog.low[s] > 0) atomicAdd(&m.histogram[s], sog.low[s]);
+    }
 }
 
-// Writes the edges above the threshold, counts those at it in each row, and turns the counts into
-// places: at[u] becomes the number of them in the rows before u, at[n] that of all.
-extern "C" __global__ void __launch_bounds__(THREADS) sog_above(
-    const u64* __restrict__ rows, const u32* __restrict__ degrees, u32 n, u32 words,
-    List list, const u32* __restrict__ best, u32* at, u64* __restrict__ keys, Totals* totals) {
-    const u32 threshold = totals->threshold;
-    const u32 least = threshold > 0 ? threshold : 1;
+// The score of the k-th best edge, k > 0, found by every block for itself; zero if there are fewer.
+__device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog& sog) {
+    const u32 best = __ldcg(&totals.best);
+    u32 above = 0;
+    bool found = false;
+    // From the best score down to 1.
+    for (u32 done = 0; done < best && !found; done += SOG_THREADS) {
+        const u32 place = done + threadIdx.x;
+        const u32 here = place < best ? __ldcg(m.histogram + (best - place)) : 0;
+        u32 all;
+        const u32 upto = above + block_prefix(here, sog, all);
+        if (upto >= k && upto - here < k) {
+            sog.threshold = best - place;
+            sog.above = upto - here;
+        }
+        above += all;
+        found = above >= k;
+    }
+    __syncthreads();
+    const u32 threshold = found ? sog.threshold : 0;
+    if (found) above = sog.above;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        totals.threshold = threshold;
+        totals.above = above;
+        totals.ties = found ? k - above : 0;
+        totals.pivots = found ? k : above;
+    }
+    return threshold;
+}
+
+// Writes the edges above the threshold and counts those at it in each row.
+__device__ inline void count_phase(const Memory& m, u32 round, Sog& sog) {
+    Totals& totals = m.totals[round];
+    const u32 k = m.frame->pivots[round], listed = totals.listed;
+    if (k == 0) return;
+    const u32 threshold = find_threshold(m, totals, k, sog), least = threshold > 0 ? threshold : 1;
     u32 last_row = 0, run = 0;
     auto flush = [&]() {
-        if (run > 0) atomicAdd(&at[last_row], run);
+        if (run > 0) atomicAdd(&m.at[last_row], run);
     };
-    score_edges<false>(
-        rows, degrees, n, words, list, totals->listed, least, [&](u32 u) { return best[u] >= least; },
-        [&](u32 u, u32 v, u32 score) {
-            if (score > threshold) {
-                keys[atomicAdd(&totals->placed, 1)] = pivot_key(u, v, score);
-            } else if (score == threshold && threshold > 0) {
-                if (u != last_row) {
-                    flush();
-                    last_row = u;
-                    run = 0;
-                }
-                ++run;
+    auto use = [&](u32 u, u32 v, u32 score) {
+        if (score > threshold) {
+            m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(u, v, score);
+        } else if (score == threshold && score > 0) {
+            if (u != last_row) {
+                flush();
+                last_row = u;
+                run = 0;
             }
-        });
-    flush();
-    if (!is_last_block(&totals->done[1])) return;
-    const u32 each = (n + THREADS - 1) / THREADS;
-    const u32 start = threadIdx.x * each, end = start + each < n ? start + each : n;
-    u32 sum = 0, all;
-    for (u32 i = start; i < end; ++i) sum += __ldcg(at + i);
-    u32 place = block_prefix(sum, all) - sum;
-    for (u32 i = start; i < end; ++i) {
-        const u32 count = __ldcg(at + i);
-        at[i] = place;
-        place += count;
+            ++run;
+        }
+    };
+    if (listed <= m.room) {
+        read_list(m, listed, least, [&](u32 edge, u32 score) { use(edge >> 16, edge & 0xffffu, score); });
+    } else {
+        walk(m, sog, least, [&](u32 u) { return best_of(m, u) >= least; }, use);
     }
-    if (threadIdx.x == 0) at[n] = all;
+    flush();
 }
 
 // Writes the edges at the threshold that are pivots: all of the first rows, and the first of the
-// row where they run out, whose edges are gathered as bits in `cut`.
-extern "C" __global__ void __launch_bounds__(THREADS) sog_at(
-    const u64* __restrict__ rows, const u32* __restrict__ degrees, u32 n, u32 words,
-    List list, const u32* __restrict__ at, u64* cut, u64* __restrict__ keys, Totals* totals) {
-    const u32 threshold = totals->threshold, ties = totals->ties, above = totals->above;
+// row where they run out.
+__device__ inline void place_phase(const Memory& m, u32 round, Sog& sog) {
+    Totals& totals = m.totals[round];
+    const u32 threshold = __ldcg(&totals.threshold), ties = __ldcg(&totals.ties), listed = totals.listed;
     if (ties == 0) return;
-    score_edges<false>(
-        rows, degrees, n, words, list, totals->listed, threshold,
-        [&](u32 u) { return at[u] < ties && at[u + 1] > at[u]; },
-        [&](u32 u, u32 v, u32 score) {
-            if (score != threshold) return;
-            if (at[u + 1] <= ties) {
-                keys[atomicAdd(&totals->placed, 1)] = pivot_key(u, v, score);
-            } else {
-                atomicOr(&cut[v / 64], 1ull << (v % 64));
-                totals->cut = u + 1;
-            }
-        });
-    if (!is_last_block(&totals->done[2]) || warp_id() != 0) return;
-    const u32 row = __ldcg(&totals->cut);
-    if (row == 0) return;
-    const u32 u = row - 1;
-    u32 place = at[u];
-    for (u32 first = 0; first < words && place < ties; first += WARP) {
-        const u32 k = first + lane_id();
-        u64 rest = k < words ? __ldcg(cut + k) : 0;
-        const u32 mine = __popcll(rest), upto = warp_prefix(mine);
-        for (u32 p = place + upto - mine; rest != 0 && p < ties; rest &= rest - 1, ++p) {
-            keys[above + p] = pivot_key(u, k * 64 + __ffsll(rest) - 1, threshold);
+    const u32 padded = m.frame->padded, words = m.frame->words;
+    const bool whole = listed <= m.room;
+
+    // Every block looks for that row: first for the stretch of rows of a thread.
+    const u32 each = (padded + SOG_THREADS * 4 - 1) / (SOG_THREADS * 4) * 4, start = threadIdx.x * each;
+    u32 sum = 0, all;
+    for (u32 i = start; i < start + each && i < padded; i += 4) {
+        const uint4 four = __ldcg(reinterpret_cast<const uint4*>(m.at + i));
+        sum += (four.x & 0xffffu) + (four.y & 0xffffu) + (four.z & 0xffffu) + (four.w & 0xffffu);
+    }
+    const u32 upto_stretch = block_prefix(sum, sog, all);
+    if (upto_stretch >= ties && upto_stretch - sum < ties) {
+        sog.stretch = start;
+        sog.before = upto_stretch - sum;
+    }
+    __syncthreads();
+    // Edges of the row that are wanted.
+    u32 row = sog.stretch, wanted = ties - sog.before;
+    while (true) {
+        const u32 here = row + lane_id() < padded ? ties_of(m, row + lane_id()) : 0, upto = warp_prefix(here);
+        const u32 vote = __ballot_sync(FULL, upto >= wanted);
+        const u32 first = vote != 0 ? __ffs(vote) - 1 : WARP - 1;
+        const u32 upto_first = __shfl_sync(FULL, upto, first), at_first = __shfl_sync(FULL, here, first);
+        if (vote != 0) {
+            row += first;
+            wanted -= upto_first - at_first;
+            break;
         }
-        place += __shfl_sync(FULL, upto, WARP - 1);
+        row += WARP;
+        wanted -= upto_first;
+    }
+
+    auto use = [&](u32 u, u32 v, u32 score) {
+        if (u < row && score == threshold) m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(u, v, score);
+    };
+    if (whole) {
+        read_list(m, listed, threshold, [&](u32 edge, u32 score) { use(edge >> 16, edge & 0xffffu, score); });
+    } else {
+        walk(m, sog, threshold, [&](u32 u) { return u < row && ties_of(m, u) > 0; }, use);
+    }
+
+    if (blockIdx.x != gridDim.x - 1) return;
+    // The row, by one block, in the order of v.
+    const u64* row_u = m.rows + (u64)row * words;
+    u32 taken = 0;
+    for (u32 first = whole ? m.starts[row] : row / SOG_THREADS * SOG_THREADS; taken < wanted; first += SOG_THREADS) {
+        const u32 place = first + threadIdx.x;
+        u32 v = place;
+        bool tie;
+        if (whole) {
+            const u32 edge = place < listed ? m.edges[place] : 0;
+            v = edge & 0xffffu;
+            tie = place < listed && edge >> 16 == row && __ldcg(m.scores + place) == threshold;
+        } else {
+            // A warp counts for the edges of 32 columns.
+            const u32 column = first + WARP * warp_id(), k = column / 64;
+            u32 rest = k < words ? (u32)((row_u[k] & bits_above(row, k)) >> (column % 64)) : 0, ties_here = 0;
+            for (; rest != 0; rest &= rest - 1) {
+                const u32 bit = __ffs(rest) - 1;
+                const u64* row_v = m.rows + (u64)(column + bit) * words;
+                u32 score = 0;
+                for (u32 w = lane_id(); w < words; w += WARP) score += __popcll(row_u[w] & row_v[w]);
+                ties_here |= (warp_sum(score) == threshold ? 1u : 0u) << bit;
+            }
+            tie = ties_here >> lane_id() & 1;
+        }
+        const u32 upto = taken + block_prefix(tie, sog, all);
+        if (tie && upto <= wanted) m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(row, v, threshold);
+        taken += all;
     }
 }
 
-// Puts the pivots in order, best first: a warp counts how many are better than one.
-extern "C" __global__ void __launch_bounds__(THREADS) pivot_order(
-    const u64* __restrict__ keys, u64* __restrict__ pivots, const Totals* __restrict__ totals) {
-    const u32 count = totals->pivots;
-    const u32 p = blockIdx.x * (THREADS / WARP) + warp_id();
-    if (p >= count) return;
-    const u64 key = keys[p];
-    u32 better = 0;
-    for (u32 i = lane_id(); i < count; i += WARP) better += keys[i] > key;
-    better = warp_sum(better);
-    if (lane_id() == 0) pivots[better] = key;
+// Waits until all blocks of the grid are here; all must be resident. Bit 31 turns over when the
+// last one comes, and the other bits are as before then, so that the next barrier, of this grid or
+// of another, finds what it needs.
+__device__ inline void grid_barrier(u32* counter) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        const u32 before = atomicAdd(counter, blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u);
+        u32 now;
+        do {
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+        } while (((before ^ now) & 0x80000000u) == 0);
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog(const Memory m, const u32 round) {
+    __shared__ Sog shared;
+    scores_phase(m, round, shared);
+    grid_barrier(m.barrier);
+    count_phase(m, round, shared);
+    grid_barrier(m.barrier);
+    place_phase(m, round, shared);
+}
+
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog_scores(const Memory m, const u32 round) {
+    __shared__ Sog shared;
+    scores_phase(m, round, shared);
+}
+
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_count(const Memory m, const u32 round) {
+    __shared__ Sog shared;
+    count_phase(m, round, shared);
+}
+
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_place(const Memory m, const u32 round) {
+    __shared__ Sog shared;
+    place_phase(m, round, shared);
 }
