@@ -3,3 +3,6 @@
 #include "sog.cu"
 #include "cliques.cu"
 #include "hypotheses.cu"
+#include "refine.cu"
+#include "examine.cu"
+#include "frame.cu"

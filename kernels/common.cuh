@@ -64,8 +64,8 @@ struct Frame {
 
 // Facts of one search.
 struct Totals {
-    // Edges of the graph.
-    u64 edges;
+    // Sum of the degrees: twice the edges of the graph.
+    u64 ends;
     // Edges with this score are pivots in the order of their ends; above it all are.
     u32 threshold;
     // Edges above the threshold.
@@ -84,7 +84,6 @@ struct Totals {
     u32 listed;
     // Best score of an edge.
     u32 best;
-    // Sum of the degrees, low and high half: twice the edges.
     u32 reserved;
 };
 

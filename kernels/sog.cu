@@ -278,6 +278,7 @@ __device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog
 
 // Writes the edges above the threshold and counts those at it in each row.
 __device__ inline void count_phase(const Memory& m, u32 round, Sog& sog) {
+    begin(m, round, PIVOTS);
     Totals& totals = m.totals[round];
     const u32 k = m.frame->pivots[round], listed = totals.listed;
     if (k == 0) return;

@@ -7,14 +7,14 @@
 #define LANE_WARPS (LANES / WARP)
 #define SUMS 16
 
-// Adds those of the lanes STEP apart; each keeps half of the HELD numbers that it has.
-template <u32 STEP, u32 HELD>
+// Adds those of the lanes STEP apart; each keeps half of the NUMBERS numbers that it has.
+template <u32 STEP, u32 NUMBERS>
 __device__ inline void halve(double (&v)[SUMS]) {
     const bool upper = (lane_id() & STEP) != 0;
 #pragma unroll
-    for (u32 k = 0; k < HELD / 2; ++k) {
-        const double mine = upper ? v[k + HELD / 2] : v[k];
-        const double others = upper ? v[k] : v[k + HELD / 2];
+    for (u32 k = 0; k < NUMBERS / 2; ++k) {
+        const double mine = upper ? v[k + NUMBERS / 2] : v[k];
+        const double others = upper ? v[k] : v[k + NUMBERS / 2];
         v[k] = mine + __shfl_xor_sync(FULL, others, STEP);
     }
 }

@@ -164,13 +164,13 @@ fn compare(what: &str, gpus: &mut [GpuEngine; 2], problem: &Problem, s: &Setting
         gpu.stage(&layout, &s.registration()).expect("no fault");
         let (got, totals) = gpu_search(gpu, s, None);
         same_graph(&what, gpu, &whole_graph, problem.len());
-        assert_eq!(totals.edges, whole_graph.edges(), "{what}: edges");
+        assert_eq!(totals.edges(), whole_graph.edges(), "{what}: edges");
         same(&what, &got, &expected);
 
         let what = format!("{what}, after the removal");
         let (got, totals) = gpu_search(gpu, &fewer, Some(&gone));
         same_graph(&what, gpu, &cpu.fog, problem.len());
-        assert_eq!(totals.edges, cpu.fog.edges(), "{what}: edges");
+        assert_eq!(totals.edges(), cpu.fog.edges(), "{what}: edges");
         same(&what, &got, &expected_after);
     }
     expected

@@ -16,11 +16,16 @@ use std::sync::Arc;
 /// Threads of a block of the kernels, as in their files.
 const THREADS: u32 = 256;
 const CLIQUE_THREADS: u32 = 128;
-const POSE_THREADS: u32 = 64;
+const POSE_THREADS: u32 = 32;
 const SCORE_THREADS: u32 = 128;
 const CHOOSE_THREADS: u32 = 512;
-/// Blocks per multiprocessor of the kernels that share out their tasks.
-const RESIDENT: u32 = 8;
+/// Blocks per multiprocessor: of the kernels that share out their tasks, as many as fit.
+const FOG_BLOCKS: u32 = 5;
+const PRUNE_BLOCKS: u32 = 8;
+const SOG_BLOCKS: u32 = 3;
+const CLIQUE_BLOCKS: u32 = 8;
+const POSE_BLOCKS: u32 = 4;
+const SCORE_BLOCKS: u32 = 7;
 /// Blocks of `examine` with a job of their own, and most of those that count.
 const JOBS: u32 = 4 + CANDIDATES[0] as u32;
 const COUNTERS: u32 = 64;
@@ -100,7 +105,7 @@ impl Way {
             Launch::Auto => (false, "the device has no cooperative launch"),
         };
         let way = Self { cooperative, graph: params.graph, multiprocessors, why: why.to_owned() };
-        Ok((way, resident.clamp(1, RESIDENT)))
+        Ok((way, resident.clamp(1, SOG_BLOCKS)))
     }
 }
 
@@ -197,29 +202,27 @@ impl Launcher {
 
     /// Queues the graph of the problem.
     pub fn graph_of(&self, memory: &Arguments) -> Result<(), GpuError> {
-        self.launch(self.kernels.fog, self.shared_out(), THREADS, memory, 0)
+        self.launch(self.kernels.fog, self.blocks(FOG_BLOCKS), THREADS, memory, 0)
     }
 
     /// Queues the search in the graph; before the second one it is made smaller.
     pub fn search(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
         let k = &self.kernels;
-        let grid = self.shared_out();
-        self.launch(k.prune, grid, THREADS, memory, round)?;
+        self.launch(k.prune, self.blocks(PRUNE_BLOCKS), THREADS, memory, round)?;
         if self.way.cooperative {
-            let grid = self.way.multiprocessors * self.resident;
-            self.launch_together(k.sog, grid, THREADS, memory, round)?;
+            self.launch_together(k.sog, self.blocks(self.resident), THREADS, memory, round)?;
         } else {
-            self.launch(k.sog_scores, grid, THREADS, memory, round)?;
-            self.launch(k.sog_count, grid, THREADS, memory, round)?;
-            self.launch(k.sog_place, grid, THREADS, memory, round)?;
+            for phase in [k.sog_scores, k.sog_count, k.sog_place] {
+                self.launch(phase, self.blocks(SOG_BLOCKS), THREADS, memory, round)?;
+            }
         }
-        self.launch(k.cliques, grid, CLIQUE_THREADS, memory, round)?;
-        self.launch(k.poses, grid, POSE_THREADS, memory, round)?;
-        self.launch(k.score, 2 * grid, SCORE_THREADS, memory, round)
+        self.launch(k.cliques, self.blocks(CLIQUE_BLOCKS), CLIQUE_THREADS, memory, round)?;
+        self.launch(k.poses, self.blocks(POSE_BLOCKS), POSE_THREADS, memory, round)?;
+        self.launch(k.score, self.blocks(SCORE_BLOCKS), SCORE_THREADS, memory, round)
     }
 
-    fn shared_out(&self) -> u32 {
-        self.way.multiprocessors * RESIDENT
+    fn blocks(&self, per_multiprocessor: u32) -> u32 {
+        self.way.multiprocessors * per_multiprocessor
     }
 
     fn launch(

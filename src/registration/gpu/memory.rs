@@ -60,8 +60,7 @@ pub(super) struct Frame {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Totals {
-    /// Edges of the graph.
-    pub edges: u64,
+    ends: u64,
     /// Score of the worst pivot; zero if all edges of positive score are pivots.
     pub threshold: u32,
     /// Edges above it.
@@ -79,6 +78,13 @@ pub struct Totals {
     pub listed: u32,
     best: u32,
     reserved: u32,
+}
+
+impl Totals {
+    /// Edges of the graph.
+    pub fn edges(&self) -> u64 {
+        self.ends / 2
+    }
 }
 
 /// A pose with its support.

@@ -309,7 +309,7 @@ impl Engine for GpuEngine {
         let f = &self.findings;
         let totals = &f.totals[0];
         let summary = Summary {
-            edges: totals.edges,
+            edges: totals.edges(),
             pivots: totals.pivots as usize,
             triples: totals.triples as usize,
             usable: totals.usable as usize,
