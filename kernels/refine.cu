@@ -363,8 +363,8 @@ __device__ void compare(const Memory& m, Workbench& bench, const Scored& other, 
     double a[12], b[12], sum[SUMS];
 #pragma unroll
     for (int k = 0; k < 12; ++k) {
-        a[k] = __ldcg(&m.findings->best.pose[k]);
-        b[k] = __ldcg(&other.pose[k]);
+        a[k] = m.findings->best.pose[k];
+        b[k] = other.pose[k];
     }
 #pragma unroll
     for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
