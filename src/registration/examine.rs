@@ -16,7 +16,7 @@ pub const CELL: f64 = 2.0;
 /// Differences of a squared residual below this share of the squared threshold may be rounding.
 const ROUNDING: f64 = 1e-6;
 /// Reweightings of the line through most inliers.
-const LINES: usize = 10;
+const LINES: usize = 6;
 
 /// Measures; the buffers are reused.
 #[derive(Debug, Default)]
@@ -192,7 +192,7 @@ fn mirror(
     refiner: &mut Refiner,
 ) -> Option<Mirror> {
     let start = pose_of(&mirrored(pose, centre, &axes[2]));
-    let mirror = numbers(&refiner.refine(layout, &start, theta, Aim::Best)?);
+    let mirror = numbers(&refiner.refine(layout, &start, theta, Aim::Rank)?);
     let per_theta2 = 1.0 / (theta * theta);
     // NaN, of absurd coordinates, becomes 1 too.
     let loss = |pose: &Numbers, i: usize| (residual(layout, pose, i).1 * per_theta2).min(1.0);

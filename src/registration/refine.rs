@@ -5,9 +5,16 @@
 //! ignored. Against a hard cut at theta (appendix A10 of the design) this keeps the true
 //! correspondences whose noise is larger than theta.
 //!
-//! Each iteration takes a Gauss-Newton step about the weighted centroid: the translation of the
-//! centroids, and the turn that three equations give. The turn is applied as a rotation, so a
-//! start that is a reflection stays one, and the best reflection is found the same way.
+//! The cost is drawn down by a hundredth of the residual, so that the influence ends at 3 theta
+//! without a jump.
+//!
+//! Each iteration solves for a step about the weighted centroid: the translation of the centroids,
+//! and a turn. Reweighting alone converges slowly where noise is near theta, because its equations
+//! take the weights for fixed; Newton's equations know how they change (what couples turn and
+//! translation is left out). They are used where they are positive definite, and a step of theirs
+//! that makes the cost larger is replaced by one of reweighting. The turn is applied as a
+//! rotation, so a start that is a reflection stays one, and the best reflection is found the same
+//! way.
 //!
 //! Only + - * / in a fixed order (see [`super::sums`]): `kernels/refine.cu` gives the same bits.
 
@@ -22,8 +29,9 @@ use nalgebra::Matrix3;
 pub const CUT: f64 = 3.0;
 /// Correspondences within this many thresholds of the start are looked at.
 pub const REACH: f64 = 6.0;
-/// Most reweightings.
+/// Most iterations for the best pose, and where a pose is only to be ranked.
 const ITERATIONS: usize = 30;
+const FEW_ITERATIONS: usize = 12;
 /// A step below this (rad, and centroid in thresholds) ends the refinement.
 const FINE: f64 = 1e-7;
 /// The same where a pose is only to be ranked.
@@ -31,8 +39,13 @@ const COARSE: f64 = 1e-3;
 /// Added to the moments of inertia, as a share of their sum: a line has no turn about itself.
 const DAMPING: f64 = 1e-9;
 
-/// Weight, moments and residuals that one iteration sums.
-const SUMS: usize = 16;
+/// Newton's equations are used if their determinant is above this share of that of reweighting.
+const DEFINITE: f64 = 1e-3;
+/// A cost may grow by this share: rounding.
+const LEVEL: f64 = 1.0 + 1e-12;
+
+/// What one iteration sums, see `accumulate`.
+const SUMS: usize = 29;
 /// Lanes that are summed at a time.
 const ABREAST: usize = 8;
 
@@ -68,12 +81,15 @@ pub fn apply(p: &Numbers, s: [f64; 3]) -> [f64; 3] {
     [row(0), row(1), row(2)]
 }
 
+/// Makes the influence 1 where there is no residual.
+const SCALE: f64 = 1.0 / 0.99;
+
 /// Weight of a correspondence by its squared residual relative to the squared threshold.
 #[inline(always)]
 pub fn influence(r2: f64, weight: f64) -> f64 {
-    let g = 1.0 + r2;
+    let g = 1.0 / (1.0 + r2);
     if r2 < CUT * CUT {
-        weight / (g * g)
+        (g * g - 0.01) * (SCALE * weight)
     } else {
         0.0
     }
@@ -100,12 +116,24 @@ impl Refiner {
     /// near.
     pub fn refine(&mut self, layout: &Layout, start: &Pose, theta: f64, aim: Aim) -> Option<Pose> {
         self.gather(layout, start, (REACH * theta).powi(2) as f32, aim != Aim::RankUnweighted);
-        let step = if aim == Aim::Best { FINE } else { COARSE };
+        let (step, most) = match aim {
+            Aim::Best => (FINE, ITERATIONS),
+            Aim::Rank | Aim::RankUnweighted => (COARSE, FEW_ITERATIONS),
+        };
         let (per_theta2, up) = (1.0 / (theta * theta), layout.up.map(|[_, up]| [up.x, up.y, up.z]));
         let mut pose = numbers(start);
-        for _ in 0..ITERATIONS {
-            accumulate(&self.near, &pose, per_theta2, &mut self.sums);
-            let [turn2, move2] = advance(&mut pose, &self.sums.totals(), up)?;
+        let mut about = [0.0; 3];
+        // Where the last step of Newton came from.
+        let mut before: Option<(Numbers, [f64; 3], [f64; SUMS])> = None;
+        for iteration in 0..most {
+            accumulate(&self.near, &pose, &about, per_theta2, &mut self.sums);
+            let mut sums = self.sums.totals();
+            let mut newton = iteration > 0;
+            if let Some((from, then, its)) = before.filter(|(_, _, its)| sums[COST] > its[COST] * LEVEL) {
+                (pose, about, sums, newton) = (from, then, its, false);
+            }
+            before = newton.then_some((pose, about, sums));
+            let [turn2, move2] = advance(&mut pose, &mut about, &sums, up, newton)?;
             if turn2 < step * step && move2 < (step * theta) * (step * theta) {
                 break;
             }
@@ -128,10 +156,21 @@ impl Refiner {
     }
 }
 
+/// The cost among the sums.
+const COST: usize = 28;
+
 /// Sums of one iteration: weight; weight times point (3), residual (3), products of the point's
-/// coordinates (xx yy zz xy xz yz), point x residual (3). Points are those under the pose.
+/// coordinates (xx yy zz xy xz yz), point x residual (3); change of weight times products of the
+/// residual's coordinates (6), of those of point x residual (6); cost. Points are those under the
+/// pose, relative to `about`.
 #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2"))]
-fn accumulate(near: &[Vec<f64>; 7], pose: &Numbers, per_theta2: f64, sums: &mut Sums<SUMS>) {
+fn accumulate(
+    near: &[Vec<f64>; 7],
+    pose: &Numbers,
+    about: &[f64; 3],
+    per_theta2: f64,
+    sums: &mut Sums<SUMS>,
+) {
     let count = near[0].len();
     for first in (0..LANES).step_by(ABREAST) {
         let mut sum = [[0.0; ABREAST]; SUMS];
@@ -141,8 +180,14 @@ fn accumulate(near: &[Vec<f64>; 7], pose: &Numbers, per_theta2: f64, sums: &mut 
             for l in 0..ABREAST {
                 let [px, py, pz] = apply(pose, [sx[l], sy[l], sz[l]]);
                 let (ex, ey, ez) = (tx[l] - px, ty[l] - py, tz[l] - pz);
-                let w = influence(((ex * ex + ey * ey) + ez * ez) * per_theta2, w[l]);
-                let (wx, wy, wz) = (w * px, w * py, w * pz);
+                let (qx, qy, qz) = (px - about[0], py - about[1], pz - about[2]);
+                let r2 = ((ex * ex + ey * ey) + ez * ez) * per_theta2;
+                let (within, weight) = (r2 < CUT * CUT, SCALE * w[l]);
+                let r2 = if within { r2 } else { CUT * CUT };
+                let g = 1.0 / (1.0 + r2);
+                let w = if within { (g * g - 0.01) * weight } else { 0.0 };
+                let change = if within { ((4.0 * per_theta2) * (g * g)) * (g * weight) } else { 0.0 };
+                let (wx, wy, wz) = (w * qx, w * qy, w * qz);
                 sum[0][l] += w;
                 sum[1][l] += wx;
                 sum[2][l] += wy;
@@ -150,21 +195,72 @@ fn accumulate(near: &[Vec<f64>; 7], pose: &Numbers, per_theta2: f64, sums: &mut 
                 sum[4][l] += w * ex;
                 sum[5][l] += w * ey;
                 sum[6][l] += w * ez;
-                sum[7][l] += wx * px;
-                sum[8][l] += wy * py;
-                sum[9][l] += wz * pz;
-                sum[10][l] += wx * py;
-                sum[11][l] += wx * pz;
-                sum[12][l] += wy * pz;
+                sum[7][l] += wx * qx;
+                sum[8][l] += wy * qy;
+                sum[9][l] += wz * qz;
+                sum[10][l] += wx * qy;
+                sum[11][l] += wx * qz;
+                sum[12][l] += wy * qz;
                 sum[13][l] += wy * ez - wz * ey;
                 sum[14][l] += wz * ex - wx * ez;
                 sum[15][l] += wx * ey - wy * ex;
+                let (cx, cy, cz) = (change * ex, change * ey, change * ez);
+                sum[16][l] += cx * ex;
+                sum[17][l] += cy * ey;
+                sum[18][l] += cz * ez;
+                sum[19][l] += cx * ey;
+                sum[20][l] += cx * ez;
+                sum[21][l] += cy * ez;
+                let (tx, ty, tz) = (qy * ez - qz * ey, qz * ex - qx * ez, qx * ey - qy * ex);
+                let (cx, cy, cz) = (change * tx, change * ty, change * tz);
+                sum[22][l] += cx * tx;
+                sum[23][l] += cy * ty;
+                sum[24][l] += cz * tz;
+                sum[25][l] += cx * ty;
+                sum[26][l] += cx * tz;
+                sum[27][l] += cy * tz;
+                sum[COST][l] += (r2 * g - 0.01 * r2) * weight;
             }
         }
         for (lanes, sum) in sums.lanes.iter_mut().zip(&sum) {
             lanes[first..first + ABREAST].copy_from_slice(sum);
         }
     }
+}
+
+/// Determinant, cofactors (xx yy zz xy xz yz) and whether all minors are positive, of a symmetric
+/// matrix.
+struct Cofactors {
+    determinant: f64,
+    of: [f64; 6],
+    definite: bool,
+}
+
+impl Cofactors {
+    fn new([xx, yy, zz, xy, xz, yz]: [f64; 6]) -> Self {
+        let (a, b, c) = (yy * zz - yz * yz, xx * zz - xz * xz, xx * yy - xy * xy);
+        let (d, e, f) = (xz * yz - xy * zz, xy * yz - xz * yy, xy * xz - xx * yz);
+        let determinant = (xx * a + xy * d) + xz * e;
+        let definite = xx > 0.0 && c > 0.0 && determinant > 0.0;
+        Self { determinant, of: [a, b, c, d, e, f], definite }
+    }
+
+    fn solve(&self, v: &[f64; 3]) -> [f64; 3] {
+        let ([a, b, c, d, e, f], per) = (self.of, 1.0 / self.determinant);
+        [
+            ((a * v[0] + d * v[1]) + e * v[2]) * per,
+            ((d * v[0] + b * v[1]) + f * v[2]) * per,
+            ((e * v[0] + f * v[1]) + c * v[2]) * per,
+        ]
+    }
+}
+
+/// Quadratic form of a symmetric matrix.
+fn quadratic([xx, yy, zz, xy, xz, yz]: &[f64; 6], u: &[f64; 3]) -> f64 {
+    let x = (xx * u[0] + xy * u[1]) + xz * u[2];
+    let y = (xy * u[0] + yy * u[1]) + yz * u[2];
+    let z = (xz * u[0] + yz * u[1]) + zz * u[2];
+    (u[0] * x + u[1] * y) + u[2] * z
 }
 
 /// Moments of inertia xx yy zz xy xz yz about the centroid `c`, from weighted points and weighted
@@ -179,47 +275,53 @@ pub fn inertia(c: &[f64; 3], point: &[f64; 3], product: &[f64; 6]) -> [f64; 6] {
     [yy + zz, xx + zz, xx + yy, -xy, -xz, -yz]
 }
 
-/// One step; squares of the turn (rad) and of the way of the centroid (m). `None` without weight.
-fn advance(pose: &mut Numbers, s: &[f64; SUMS], up: Option<[f64; 3]>) -> Option<[f64; 2]> {
+/// One step, and the centroid as the point that the next one is about; squares of the turn (rad)
+/// and of the way of the centroid (m). `None` without weight.
+fn advance(
+    pose: &mut Numbers,
+    about: &mut [f64; 3],
+    s: &[f64; SUMS],
+    up: Option<[f64; 3]>,
+    newton: bool,
+) -> Option<[f64; 2]> {
     let weight = s[0];
     if !(weight > 0.0 && weight.is_finite()) {
         return None;
     }
     let (point, per_weight) = ([s[1], s[2], s[3]], 1.0 / weight);
     let c = point.map(|p| p * per_weight);
-    let d = [s[4] * per_weight, s[5] * per_weight, s[6] * per_weight];
-    let [xx, yy, zz, xy, xz, yz] = inertia(&c, &point, &[s[7], s[8], s[9], s[10], s[11], s[12]]);
+    let mut d = [s[4] * per_weight, s[5] * per_weight, s[6] * per_weight];
+    let inertia = inertia(&c, &point, &[s[7], s[8], s[9], s[10], s[11], s[12]]);
     let torque = [
         s[13] - (c[1] * s[6] - c[2] * s[5]),
         s[14] - (c[2] * s[4] - c[0] * s[6]),
         s[15] - (c[0] * s[5] - c[1] * s[4]),
     ];
+    let curved: [f64; 6] = std::array::from_fn(|k| inertia[k] - s[22 + k]);
+    if newton {
+        let flat = [weight - s[16], weight - s[17], weight - s[18], -s[19], -s[20], -s[21]];
+        let flat = Cofactors::new(flat);
+        if flat.definite && flat.determinant > DEFINITE * ((weight * weight) * weight) {
+            d = flat.solve(&[s[4], s[5], s[6]]);
+        }
+    }
     let mut turn = [0.0; 3];
     match up {
         None => {
-            let damping = DAMPING * ((xx + yy) + zz);
-            let (xx, yy, zz) = (xx + damping, yy + damping, zz + damping);
-            let (a, b, e) = (yy * zz - yz * yz, xz * yz - xy * zz, xy * yz - xz * yy);
-            let (f, g, h) = (xx * zz - xz * xz, xy * xz - xx * yz, xx * yy - xy * xy);
-            let determinant = (xx * a + xy * b) + xz * e;
-            if determinant > 0.0 {
-                let per = 1.0 / determinant;
-                turn = [
-                    ((a * torque[0] + b * torque[1]) + e * torque[2]) * per,
-                    ((b * torque[0] + f * torque[1]) + g * torque[2]) * per,
-                    ((e * torque[0] + g * torque[1]) + h * torque[2]) * per,
-                ];
+            let damping = DAMPING * ((inertia[0] + inertia[1]) + inertia[2]);
+            let damped = |m: [f64; 6]| [m[0] + damping, m[1] + damping, m[2] + damping, m[3], m[4], m[5]];
+            let (plain, curved) = (Cofactors::new(damped(inertia)), Cofactors::new(damped(curved)));
+            let better = newton && curved.definite && curved.determinant > DEFINITE * plain.determinant;
+            let taken = if better { curved } else { plain };
+            if taken.determinant > 0.0 {
+                turn = taken.solve(&torque);
             }
         }
         Some(u) => {
-            let i = [
-                (xx * u[0] + xy * u[1]) + xz * u[2],
-                (xy * u[0] + yy * u[1]) + yz * u[2],
-                (xz * u[0] + yz * u[1]) + zz * u[2],
-            ];
-            let about = (u[0] * i[0] + u[1] * i[1]) + u[2] * i[2];
-            if about > 0.0 {
-                let angle = ((u[0] * torque[0] + u[1] * torque[1]) + u[2] * torque[2]) / about;
+            let (plain, curved) = (quadratic(&inertia, &u), quadratic(&curved, &u));
+            let taken = if newton && curved > 0.1 * plain { curved } else { plain };
+            if taken > 0.0 {
+                let angle = ((u[0] * torque[0] + u[1] * torque[1]) + u[2] * torque[2]) / taken;
                 turn = u.map(|u| u * angle);
             }
         }
@@ -234,7 +336,9 @@ fn advance(pose: &mut Numbers, s: &[f64; SUMS], up: Option<[f64; 3]>) -> Option<
         [f * (x * z - y), f * (y * z + x), 1.0 - f * (x * x + y * y)],
     ];
     let before = *pose;
+    let c = [about[0] + c[0], about[1] + c[1], about[2] + c[2]];
     let from = [before[9] - c[0], before[10] - c[1], before[11] - c[2]];
+    *about = c;
     for (i, q) in q.iter().enumerate() {
         for j in 0..3 {
             pose[3 * i + j] = (q[0] * before[j] + q[1] * before[3 + j]) + q[2] * before[6 + j];
