@@ -4,7 +4,7 @@
 
 #define CELL 2.0
 #define ROUNDING 1e-6
-#define LINES 10
+#define LINES 6
 // Samples of a block of the chance count at a time.
 #define SAMPLES 4
 
@@ -39,9 +39,9 @@ struct Scatter {
 template <typename Weight>
 __device__ void scatter(
     Workbench& bench, const float* points, u64 stride, u32 count, Scatter& out, Weight weight) {
-    double sum[SUMS], p[3];
+    double sum[AT_A_TIME], p[3];
 #pragma unroll
-    for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
     for (u32 i = threadIdx.x; i < count; i += LANES) {
         source_of(points, stride, i, p);
         const double w = weight(p);
@@ -55,7 +55,7 @@ __device__ void scatter(
     const bool fine = total > 0.0 && total <= 1.7976931348623157e308;
     const double c[3] = {bench.totals[1] / total, bench.totals[2] / total, bench.totals[3] / total};
 #pragma unroll
-    for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
     for (u32 i = threadIdx.x; fine && i < count; i += LANES) {
         source_of(points, stride, i, p);
         const double w = weight(p);
@@ -111,18 +111,18 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Scatter& of, float
         }
     }
     __syncthreads();
-    if (!of.fine || !refine_from(m, bench, near, true, FINE)) {
+    if (!of.fine || !refine_from(m, bench, near, true, COARSE, FEW_ITERATIONS)) {
         if (threadIdx.x == 0) findings.has_mirror = 0;
         return;
     }
-    double pose[12], mirror[12], sum[SUMS], p[3];
+    double pose[12], mirror[12], sum[AT_A_TIME], p[3];
 #pragma unroll
     for (int k = 0; k < 12; ++k) {
         pose[k] = findings.best.pose[k];
         mirror[k] = bench.pose[k];
     }
 #pragma unroll
-    for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
     u32 inliers = 0;
     for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
@@ -182,11 +182,11 @@ __device__ void information_job(const Memory& m, Workbench& bench) {
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
-    double pose[12], sum[SUMS], radius2 = 0.0;
+    double pose[12], sum[AT_A_TIME], radius2 = 0.0;
 #pragma unroll
     for (int k = 0; k < 12; ++k) pose[k] = findings.best.pose[k];
 #pragma unroll
-    for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
     for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
         double s[3], p[3];
         source_of(m.numbers, m.stride, i, s);
@@ -227,7 +227,7 @@ __device__ void unweighted_job(const Memory& m, Workbench& bench, float* near) {
     if (valid) {
         if (threadIdx.x < 12) bench.pose[threadIdx.x] = m.findings->best.pose[threadIdx.x];
         __syncthreads();
-        valid = refine_from(m, bench, near, false, COARSE);
+        valid = refine_from(m, bench, near, false, COARSE, FEW_ITERATIONS);
     }
     const uint2 support = valid ? support_of(m, bench) : make_uint2(0, 0);
     write_scored(rival.other, bench, valid, support);

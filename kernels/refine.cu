@@ -6,9 +6,14 @@
 
 #define CUT2 9.0
 #define ITERATIONS 30
+#define FEW_ITERATIONS 12
 #define FINE 1e-7
 #define COARSE 1e-3
 #define DAMPING 1e-9
+#define SCALE (1.0 / 0.99)
+#define DEFINITE 1e-3
+#define LEVEL (1.0 + 1e-12)
+#define COST 28
 
 #define CHOOSE_THREADS 512
 
@@ -41,21 +46,32 @@ extern "C" __global__ void __launch_bounds__(CHOOSE_THREADS) choose(const Memory
     u32* out = m.chosen + round * (MAX_CANDIDATES + 1);
     u64 best = 0;
     u32 found = 0, usable = 0;
+    // Slots of the thread that are out for good; those beyond the bits are looked at again.
+    u64 out_of_it = 0;
     for (; found < wanted; ++found) {
         u64 key = 0;
         u32 slot = 0;
-        for (u32 s = threadIdx.x; s < count; s += CHOOSE_THREADS) {
+#pragma unroll 4
+        for (u32 s = threadIdx.x, k = 0; s < count; s += CHOOSE_THREADS, ++k) {
+            const u64 bit = k < 64 ? 1ull << k : 0;
+            if (out_of_it & bit) continue;
             const uint2 support = m.support[s];
-            if (support.y == 0) continue;
-            usable += found == 0;
             const u64 own = (u64)support.x << 32 | support.y;
+            usable += found == 0 && support.y > 0;
             // Less than half the support of the best is not refined to beat it.
-            if (own <= key || 2 * (u64)support.x < best >> 32) continue;
+            if (support.y == 0 || 2 * (u64)support.x < best >> 32) {
+                out_of_it |= bit;
+                continue;
+            }
+            if (own <= key) continue;
             bool apart = true;
             for (u32 c = 0; c < found && apart; ++c) {
                 apart = apart2(frame, chosen[c], m.poses + 12 * (u64)s) > frame.theta * frame.theta;
             }
-            if (!apart) continue;
+            if (!apart) {
+                out_of_it |= bit;
+                continue;
+            }
             key = own;
             slot = s;
         }
@@ -165,45 +181,87 @@ __device__ inline void apply(const double* p, const double* s, double* out) {
 }
 
 __device__ inline double influence(double r2, double weight) {
-    const double g = 1.0 + r2;
-    return r2 < CUT2 ? weight / (g * g) : 0.0;
+    const double g = 1.0 / (1.0 + r2);
+    return r2 < CUT2 ? (g * g - 0.01) * (SCALE * weight) : 0.0;
 }
 
-// One step; squares of the turn and of the way of the centroid. False without weight.
-__device__ bool advance(double* pose, const double* s, bool upright, const double* u, double* moved) {
+// Determinant, cofactors and whether all minors are positive, of a symmetric matrix xx yy zz xy xz
+// yz.
+struct Cofactors {
+    double determinant, a, b, c, d, e, f;
+    bool definite;
+};
+
+__device__ inline Cofactors cofactors(double xx, double yy, double zz, double xy, double xz, double yz) {
+    Cofactors m;
+    m.a = yy * zz - yz * yz;
+    m.b = xx * zz - xz * xz;
+    m.c = xx * yy - xy * xy;
+    m.d = xz * yz - xy * zz;
+    m.e = xy * yz - xz * yy;
+    m.f = xy * xz - xx * yz;
+    m.determinant = (xx * m.a + xy * m.d) + xz * m.e;
+    m.definite = xx > 0.0 && m.c > 0.0 && m.determinant > 0.0;
+    return m;
+}
+
+__device__ inline void solve(const Cofactors& m, double x, double y, double z, double* out) {
+    const double per = 1.0 / m.determinant;
+    out[0] = ((m.a * x + m.d * y) + m.e * z) * per;
+    out[1] = ((m.d * x + m.b * y) + m.f * z) * per;
+    out[2] = ((m.e * x + m.f * y) + m.c * z) * per;
+}
+
+__device__ inline double quadratic(
+    double xx, double yy, double zz, double xy, double xz, double yz, const double* u) {
+    const double x = (xx * u[0] + xy * u[1]) + xz * u[2];
+    const double y = (xy * u[0] + yy * u[1]) + yz * u[2];
+    const double z = (xz * u[0] + yz * u[1]) + zz * u[2];
+    return (u[0] * x + u[1] * y) + u[2] * z;
+}
+
+// One step, and the centroid as the point that the next one is about; squares of the turn and of
+// the way of the centroid. False without weight.
+__device__ bool advance(
+    double* pose, double* about, const double* s, bool upright, const double* u, bool newton,
+    double* moved) {
     const double weight = s[0];
     if (!(weight > 0.0 && weight <= 1.7976931348623157e308)) return false;
     const double per_weight = 1.0 / weight;
-    const double c[3] = {s[1] * per_weight, s[2] * per_weight, s[3] * per_weight};
-    const double d[3] = {s[4] * per_weight, s[5] * per_weight, s[6] * per_weight};
+    double c[3] = {s[1] * per_weight, s[2] * per_weight, s[3] * per_weight};
+    double d[3] = {s[4] * per_weight, s[5] * per_weight, s[6] * per_weight};
     const double pxx = s[7] - s[1] * c[0], pyy = s[8] - s[2] * c[1], pzz = s[9] - s[3] * c[2];
-    double xx = pyy + pzz, yy = pxx + pzz, zz = pxx + pyy;
+    const double xx = pyy + pzz, yy = pxx + pzz, zz = pxx + pyy;
     const double xy = -(s[10] - s[1] * c[1]), xz = -(s[11] - s[1] * c[2]), yz = -(s[12] - s[2] * c[2]);
     const double torque[3] = {
         s[13] - (c[1] * s[6] - c[2] * s[5]), s[14] - (c[2] * s[4] - c[0] * s[6]),
         s[15] - (c[0] * s[5] - c[1] * s[4])};
+    const double cxx = xx - s[22], cyy = yy - s[23], czz = zz - s[24];
+    const double cxy = xy - s[25], cxz = xz - s[26], cyz = yz - s[27];
+    if (newton) {
+        const Cofactors flat =
+            cofactors(weight - s[16], weight - s[17], weight - s[18], -s[19], -s[20], -s[21]);
+        if (flat.definite && flat.determinant > DEFINITE * ((weight * weight) * weight)) {
+            solve(flat, s[4], s[5], s[6], d);
+        }
+    }
     double turn[3] = {0.0, 0.0, 0.0};
     if (!upright) {
         const double damping = DAMPING * ((xx + yy) + zz);
-        xx = xx + damping;
-        yy = yy + damping;
-        zz = zz + damping;
-        const double a = yy * zz - yz * yz, b = xz * yz - xy * zz, e = xy * yz - xz * yy;
-        const double f = xx * zz - xz * xz, g = xy * xz - xx * yz, h = xx * yy - xy * xy;
-        const double determinant = (xx * a + xy * b) + xz * e;
-        if (determinant > 0.0) {
-            const double per = 1.0 / determinant;
-            turn[0] = ((a * torque[0] + b * torque[1]) + e * torque[2]) * per;
-            turn[1] = ((b * torque[0] + f * torque[1]) + g * torque[2]) * per;
-            turn[2] = ((e * torque[0] + g * torque[1]) + h * torque[2]) * per;
+        const Cofactors plain = cofactors(xx + damping, yy + damping, zz + damping, xy, xz, yz);
+        const Cofactors curved = cofactors(cxx + damping, cyy + damping, czz + damping, cxy, cxz, cyz);
+        const bool better = newton && curved.definite && curved.determinant > DEFINITE * plain.determinant;
+        if (better) {
+            solve(curved, torque[0], torque[1], torque[2], turn);
+        } else if (plain.determinant > 0.0) {
+            solve(plain, torque[0], torque[1], torque[2], turn);
         }
     } else {
-        const double i0 = (xx * u[0] + xy * u[1]) + xz * u[2];
-        const double i1 = (xy * u[0] + yy * u[1]) + yz * u[2];
-        const double i2 = (xz * u[0] + yz * u[1]) + zz * u[2];
-        const double about = (u[0] * i0 + u[1] * i1) + u[2] * i2;
-        if (about > 0.0) {
-            const double angle = ((u[0] * torque[0] + u[1] * torque[1]) + u[2] * torque[2]) / about;
+        const double plain = quadratic(xx, yy, zz, xy, xz, yz, u);
+        const double curved = quadratic(cxx, cyy, czz, cxy, cxz, cyz, u);
+        const double taken = newton && curved > 0.1 * plain ? curved : plain;
+        if (taken > 0.0) {
+            const double angle = ((u[0] * torque[0] + u[1] * torque[1]) + u[2] * torque[2]) / taken;
 #pragma unroll
             for (int k = 0; k < 3; ++k) turn[k] = u[k] * angle;
         }
@@ -218,6 +276,8 @@ __device__ bool advance(double* pose, const double* s, bool upright, const doubl
     double before[12];
 #pragma unroll
     for (int k = 0; k < 12; ++k) before[k] = pose[k];
+#pragma unroll
+    for (int k = 0; k < 3; ++k) c[k] = about[k] + c[k];
     const double from[3] = {before[9] - c[0], before[10] - c[1], before[11] - c[2]};
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
@@ -226,6 +286,7 @@ __device__ bool advance(double* pose, const double* s, bool upright, const doubl
             pose[3 * i + j] = (q[i][0] * before[j] + q[i][1] * before[3 + j]) + q[i][2] * before[6 + j];
         }
         pose[9 + i] = ((q[i][0] * from[0] + q[i][1] * from[1]) + q[i][2] * from[2]) + (c[i] + d[i]);
+        about[i] = c[i];
     }
     moved[0] = turn2;
     moved[1] = (d[0] * d[0] + d[1] * d[1]) + d[2] * d[2];
@@ -234,20 +295,56 @@ __device__ bool advance(double* pose, const double* s, bool upright, const doubl
 
 // What a block shares while it refines.
 struct Workbench {
-    double warps[LANE_WARPS][SUMS], totals[SUMS], pose[12];
-    u32 state;
+    double warps[LANE_WARPS][SUMS], totals[SUMS];
+    double pose[12], about[3];
+    // Where the last step of Newton came from, and whether the last step was one.
+    double old_totals[SUMS], old_pose[12], old_about[3];
+    u32 was_newton, state;
 };
+
+// The step of one iteration, by one warp; of the state 0 goes on, 1 is done, 2 fails.
+__device__ void step_once(const Frame& frame, Workbench& bench, u32 iteration, double step) {
+    const u32 lane = lane_id();
+    bool newton = iteration > 0;
+    const bool worse = bench.was_newton && bench.totals[COST] > bench.old_totals[COST] * LEVEL;
+    __syncwarp();
+    if (worse) {
+        bench.totals[lane] = bench.old_totals[lane];
+        if (lane < 12) bench.pose[lane] = bench.old_pose[lane];
+        if (lane < 3) bench.about[lane] = bench.old_about[lane];
+        newton = false;
+    } else {
+        bench.old_totals[lane] = bench.totals[lane];
+        if (lane < 12) bench.old_pose[lane] = bench.pose[lane];
+        if (lane < 3) bench.old_about[lane] = bench.about[lane];
+    }
+    __syncwarp();
+    if (lane == 0) {
+        double moved[2] = {0.0, 0.0};
+        const bool fine = advance(
+            bench.pose, bench.about, bench.totals, frame.has_vertical, frame.vertical.target, newton, moved);
+        const double theta = frame.theta;
+        const bool done = moved[0] < step * step && moved[1] < (step * theta) * (step * theta);
+        bench.was_newton = newton;
+        bench.state = !fine ? 2 : done ? 1 : 0;
+    }
+}
 
 // Refines the pose of the bench by the correspondences in `near`; false if none is near. Called by a
 // whole block.
-__device__ bool refine(const Memory& m, Workbench& bench, const float* near, u32 count, double step) {
+__device__ bool refine(const Memory& m, Workbench& bench, const float* near, u32 count, double step, u32 most) {
     const Frame& frame = *m.frame;
     const double theta = frame.theta, per_theta2 = 1.0 / (theta * theta);
     const u64 d = m.stride;
-    for (u32 iteration = 0; iteration < ITERATIONS; ++iteration) {
-        double pose[12], sum[SUMS];
+    if (threadIdx.x < 3) bench.about[threadIdx.x] = 0.0;
+    if (threadIdx.x == 0) bench.was_newton = 0;
+    __syncthreads();
+    for (u32 iteration = 0; iteration < most; ++iteration) {
+        double pose[12], about[3], sum[SUMS];
 #pragma unroll
         for (int k = 0; k < 12; ++k) pose[k] = bench.pose[k];
+#pragma unroll
+        for (int k = 0; k < 3; ++k) about[k] = bench.about[k];
 #pragma unroll
         for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
         for (u32 i = threadIdx.x; i < count; i += LANES) {
@@ -255,8 +352,14 @@ __device__ bool refine(const Memory& m, Workbench& bench, const float* near, u32
             double p[3];
             apply(pose, s, p);
             const double ex = near[3 * d + i] - p[0], ey = near[4 * d + i] - p[1], ez = near[5 * d + i] - p[2];
-            const double w = influence(((ex * ex + ey * ey) + ez * ez) * per_theta2, near[6 * d + i]);
-            const double wx = w * p[0], wy = w * p[1], wz = w * p[2];
+            const double qx = p[0] - about[0], qy = p[1] - about[1], qz = p[2] - about[2];
+            const double found = ((ex * ex + ey * ey) + ez * ez) * per_theta2;
+            const bool within = found < CUT2;
+            const double r2 = within ? found : CUT2;
+            const double weight = SCALE * near[6 * d + i], g = 1.0 / (1.0 + r2);
+            const double w = within ? (g * g - 0.01) * weight : 0.0;
+            const double change = within ? ((4.0 * per_theta2) * (g * g)) * (g * weight) : 0.0;
+            const double wx = w * qx, wy = w * qy, wz = w * qz;
             sum[0] += w;
             sum[1] += wx;
             sum[2] += wy;
@@ -264,23 +367,36 @@ __device__ bool refine(const Memory& m, Workbench& bench, const float* near, u32
             sum[4] += w * ex;
             sum[5] += w * ey;
             sum[6] += w * ez;
-            sum[7] += wx * p[0];
-            sum[8] += wy * p[1];
-            sum[9] += wz * p[2];
-            sum[10] += wx * p[1];
-            sum[11] += wx * p[2];
-            sum[12] += wy * p[2];
+            sum[7] += wx * qx;
+            sum[8] += wy * qy;
+            sum[9] += wz * qz;
+            sum[10] += wx * qy;
+            sum[11] += wx * qz;
+            sum[12] += wy * qz;
             sum[13] += wy * ez - wz * ey;
             sum[14] += wz * ex - wx * ez;
             sum[15] += wx * ey - wy * ex;
+            double cx = change * ex, cy = change * ey, cz = change * ez;
+            sum[16] += cx * ex;
+            sum[17] += cy * ey;
+            sum[18] += cz * ez;
+            sum[19] += cx * ey;
+            sum[20] += cx * ez;
+            sum[21] += cy * ez;
+            const double tx = qy * ez - qz * ey, ty = qz * ex - qx * ez, tz = qx * ey - qy * ex;
+            cx = change * tx;
+            cy = change * ty;
+            cz = change * tz;
+            sum[22] += cx * tx;
+            sum[23] += cy * ty;
+            sum[24] += cz * tz;
+            sum[25] += cx * ty;
+            sum[26] += cx * tz;
+            sum[27] += cy * tz;
+            sum[COST] += (r2 * g - 0.01 * r2) * weight;
         }
         block_totals(sum, bench.warps, bench.totals);
-        if (threadIdx.x == 0) {
-            double moved[2];
-            const bool fine = advance(bench.pose, bench.totals, frame.has_vertical, frame.vertical.target, moved);
-            const bool done = moved[0] < step * step && moved[1] < (step * theta) * (step * theta);
-            bench.state = !fine ? 2 : done ? 1 : 0;
-        }
+        if (threadIdx.x < WARP) step_once(frame, bench, iteration, step);
         __syncthreads();
         if (bench.state == 2) return false;
         if (bench.state == 1) break;
@@ -292,11 +408,12 @@ __device__ bool refine(const Memory& m, Workbench& bench, const float* near, u32
 }
 
 // Refines from the pose of the bench: gathers what is near and goes on from there.
-__device__ bool refine_from(const Memory& m, Workbench& bench, float* near, bool weighted, double step) {
+__device__ bool refine_from(
+    const Memory& m, Workbench& bench, float* near, bool weighted, double step, u32 most) {
     const Single start = single_of(bench.pose);
     const float reach2 = m.frame->reach2;
     const u32 count = gather(m, near, weighted, [&](u32 i) { return square_residual(m, start, i) < reach2; });
-    return refine(m, bench, near, count, step);
+    return refine(m, bench, near, count, step, most);
 }
 
 // Support of the pose of the bench over all correspondences; the same in all threads.
@@ -360,14 +477,14 @@ __device__ inline bool better(const Scored& a, const Scored& b) {
 __device__ void compare(const Memory& m, Workbench& bench, const Scored& other, Rival& to) {
     const Frame& frame = *m.frame;
     const double theta = frame.theta;
-    double a[12], b[12], sum[SUMS];
+    double a[12], b[12], sum[AT_A_TIME];
 #pragma unroll
     for (int k = 0; k < 12; ++k) {
         a[k] = m.findings->best.pose[k];
         b[k] = other.pose[k];
     }
 #pragma unroll
-    for (int k = 0; k < SUMS; ++k) sum[k] = 0.0;
+    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
     u32 either = 0, only_pose = 0, only_other = 0;
     for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
         const float* n = m.numbers + i;
@@ -420,7 +537,7 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, con
         const double* start = m.poses + 12 * (u64)chosen[1 + b];
         if (threadIdx.x < 12) bench.pose[threadIdx.x] = start[threadIdx.x];
         __syncthreads();
-        const bool valid = refine_from(m, bench, near, true, COARSE);
+        const bool valid = refine_from(m, bench, near, true, COARSE, FEW_ITERATIONS);
         const uint2 support = support_of(m, bench);
         write_scored(own, bench, valid, support);
     } else {
@@ -453,7 +570,7 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, con
     const bool any = __ldcg(&first.valid);
     if (threadIdx.x < 12) bench.pose[threadIdx.x] = __ldcg(&first.pose[threadIdx.x]);
     __syncthreads();
-    const bool valid = any && refine_from(m, bench, near, true, FINE);
+    const bool valid = any && refine_from(m, bench, near, true, FINE, ITERATIONS);
     const uint2 support = valid ? support_of(m, bench) : make_uint2(0, 0);
     write_scored(findings.best, bench, valid, support);
     const Single pose = single_of(bench.pose);

@@ -5,11 +5,13 @@
 
 #define LANES 256
 #define LANE_WARPS (LANES / WARP)
-#define SUMS 16
+// Sums that a warp adds at a time, and the most of a block.
+#define AT_A_TIME 16
+#define SUMS 32
 
 // Adds those of the lanes STEP apart; each keeps half of the NUMBERS numbers that it has.
 template <u32 STEP, u32 NUMBERS>
-__device__ inline void halve(double (&v)[SUMS]) {
+__device__ inline void halve(double* v) {
     const bool upper = (lane_id() & STEP) != 0;
 #pragma unroll
     for (u32 k = 0; k < NUMBERS / 2; ++k) {
@@ -19,20 +21,26 @@ __device__ inline void halve(double (&v)[SUMS]) {
     }
 }
 
-// Adds 16 numbers over the block; all threads find the sums in `totals` (shared).
-__device__ inline void block_totals(double (&v)[SUMS], double (&warps)[LANE_WARPS][SUMS], double (&totals)[SUMS]) {
+// Adds up to 32 numbers over the block, 16 at a time; all threads find the sums in `totals`
+// (shared).
+template <u32 COUNT>
+__device__ inline void block_totals(double (&v)[COUNT], double (&warps)[LANE_WARPS][SUMS], double (&totals)[SUMS]) {
+    static_assert(COUNT % AT_A_TIME == 0 && COUNT <= SUMS, "sums of a block");
     const u32 lane = lane_id();
-    halve<16, 16>(v);
-    halve<8, 8>(v);
-    halve<4, 4>(v);
-    halve<2, 2>(v);
-    // Lanes 2 s and 2 s + 1 hold number s.
-    v[0] += __shfl_xor_sync(FULL, v[0], 1);
-    // The totals may still be read.
+    // The last totals may still be read, but not the parts.
+#pragma unroll
+    for (u32 first = 0; first < COUNT; first += AT_A_TIME) {
+        double* part = v + first;
+        halve<16, 16>(part);
+        halve<8, 8>(part);
+        halve<4, 4>(part);
+        halve<2, 2>(part);
+        // Lanes 2 s and 2 s + 1 hold number s.
+        part[0] += __shfl_xor_sync(FULL, part[0], 1);
+        if (lane % 2 == 0) warps[warp_id()][first + lane / 2] = part[0];
+    }
     __syncthreads();
-    if (lane % 2 == 0) warps[warp_id()][lane / 2] = v[0];
-    __syncthreads();
-    if (threadIdx.x < SUMS) {
+    if (threadIdx.x < COUNT) {
         double sum = warps[0][threadIdx.x];
         for (u32 w = 1; w < LANE_WARPS; ++w) sum += warps[w][threadIdx.x];
         totals[threadIdx.x] = sum;

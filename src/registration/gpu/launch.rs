@@ -183,11 +183,13 @@ impl Launcher {
         self.search(memory, 0)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 0)?;
         self.launch(self.kernels.approach, CANDIDATES[0] as u32, THREADS, memory, 0)?;
+        self.pivots(memory, 1)?;
+        // Not earlier: a cooperative kernel waits until there is room for all of it.
         self.fork.record(&self.main)?;
         self.side.wait_for(&self.fork)?;
         let counters = self.way.multiprocessors.min(COUNTERS);
         self.launch_on(&self.side, self.kernels.examine, JOBS + counters, THREADS, memory, 0)?;
-        self.search(memory, 1)?;
+        self.hypotheses(memory, 1)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 1)?;
         self.launch(self.kernels.approach, CANDIDATES[1] as u32, THREADS, memory, 1)?;
         self.join.record(&self.side)?;
@@ -207,6 +209,11 @@ impl Launcher {
 
     /// Queues the search in the graph; before the second one it is made smaller.
     pub fn search(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
+        self.pivots(memory, round)?;
+        self.hypotheses(memory, round)
+    }
+
+    fn pivots(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
         let k = &self.kernels;
         self.launch(k.prune, self.blocks(PRUNE_BLOCKS), THREADS, memory, round)?;
         if self.way.cooperative {
@@ -216,6 +223,11 @@ impl Launcher {
                 self.launch(phase, self.blocks(SOG_BLOCKS), THREADS, memory, round)?;
             }
         }
+        Ok(())
+    }
+
+    fn hypotheses(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
+        let k = &self.kernels;
         self.launch(k.cliques, self.blocks(CLIQUE_BLOCKS), CLIQUE_THREADS, memory, round)?;
         self.launch(k.poses, self.blocks(POSE_BLOCKS), POSE_THREADS, memory, round)?;
         self.launch(k.score, self.blocks(SCORE_BLOCKS), SCORE_THREADS, memory, round)
