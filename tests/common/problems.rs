@@ -2,7 +2,7 @@
 
 use flashreg::geometry::{Point, Rigid, Vector};
 use flashreg::params::{Params, Value};
-use flashreg::registration::{Correspondence, Problem};
+use flashreg::registration::{Correspondence, Problem, Registration};
 use nalgebra::UnitQuaternion;
 use rand::SeedableRng;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,14 @@ pub fn preset(outdoor: bool) -> Params {
     };
     params.apply_yaml(text, "flashreg").expect("the preset is valid");
     with(params, "backend.kind", Value::Text("cpu".into()))
+}
+
+/// Every digit of a result but its times and the name of the backend, to be compared.
+pub fn every_digit(result: &Registration) -> String {
+    let mut result = result.clone();
+    result.stages = Default::default();
+    result.backend = "";
+    format!("{result:?}")
 }
 
 pub fn with(mut params: Params, name: &str, value: Value) -> Params {
