@@ -137,7 +137,7 @@ fn fast(layout: &Layout, s: &Settings, threads: usize) -> Answer {
     let extent = Extent { pivots: s.k, per_pivot: s.t, complete: s.bounds.is_none() };
     cliques::search(view, &kept, extent, &mut lanes, &mut slots, &mut triples, deadline)
         .expect("no deadline");
-    let scored = |i| view.neighbours_above(i).map(move |j| (i, j, view.score(i, j)));
+    let scored = |i| view.edges.neighbours_above(i).map(move |j| (i, j, view.score(i, j)));
     Answer {
         scores: (0..n).flat_map(scored).filter(|(_, _, score)| *score > 0).collect(),
         edges: (0..n).map(|i| (0..n).map(|j| fog.has_edge(i, j)).collect()).collect(),
