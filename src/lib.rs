@@ -3,7 +3,7 @@
 //!
 //! The library knows no middleware. A room uses only rooms below it:
 //! `ros` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`,
-//! and all use [`params`] and [`status`].
+//! and all use [`latency`], [`params`] and [`status`].
 //!
 //! Transforms are named `target_t_source`: `p_target = target_t_source * p_source`. Lengths are
 //! metres and angles radians unless a name says otherwise.
@@ -12,6 +12,7 @@
 pub mod geometry;
 pub mod gpu;
 pub mod io;
+pub mod latency;
 pub mod localizer;
 pub mod messages;
 pub mod params;

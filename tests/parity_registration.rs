@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::cases::{self, all_magnitudes, for_each_case, Case};
 use common::problems::*;
 use flashreg::geometry::Vector;
 use flashreg::params::{Params, Search, Value};
@@ -21,6 +22,8 @@ use std::time::Instant;
 #[derive(Debug, PartialEq)]
 struct Answer {
     edges: Vec<Vec<bool>>,
+    /// Every edge of the search with a positive score.
+    scores: Vec<(usize, usize, u32)>,
     pivots: Vec<(usize, usize, u32)>,
     triples: Vec<([usize; 3], u32)>,
     truncation: Truncation,
@@ -35,8 +38,8 @@ struct Settings {
     bounds: Option<(usize, usize)>,
 }
 
-/// The formulas, nothing clever: dense matrices, one loop after another.
-fn dense(layout: &Layout, rows: &[Correspondence], s: &Settings) -> Answer {
+/// Who is joined with whom, by the formula.
+fn joined(layout: &Layout, rows: &[Correspondence], s: &Settings) -> Vec<Vec<bool>> {
     let n = layout.count();
     let length = |points: &[Vec<f32>; 3], i: usize, j: usize| {
         let d = [0, 1, 2].map(|k| points[k][i] - points[k][j]);
@@ -57,6 +60,12 @@ fn dense(layout: &Layout, rows: &[Correspondence], s: &Settings) -> Answer {
             m[i][j] &= !shares(&|r| r.source_id) && !shares(&|r| r.target_id);
         }
     }
+    m
+}
+
+/// The formulas, nothing clever: dense matrices, one loop after another.
+fn dense(m: Vec<Vec<bool>>, s: &Settings) -> Answer {
+    let n = m.len();
     let (capacity, pool) = s.bounds.unwrap_or((usize::MAX, usize::MAX));
     let neighbours: Vec<Vec<usize>> = (0..n).map(|i| (0..n).filter(|j| m[i][*j]).collect()).collect();
     let mut truncation = Truncation::default();
@@ -69,7 +78,8 @@ fn dense(layout: &Layout, rows: &[Correspondence], s: &Settings) -> Answer {
         let voters = &neighbours[i][..neighbours[i].len() - over];
         let mut kept = 0;
         for j in neighbours[i].iter().copied().filter(|j| *j > i) {
-            let votes = voters.iter().filter(|k| m[**k][j]).count() as u32;
+            // m is symmetric.
+            let votes = voters.iter().filter(|k| m[j][**k]).count() as u32;
             if votes > 0 && kept < capacity {
                 score[i][j] = votes;
                 kept += 1;
@@ -78,9 +88,10 @@ fn dense(layout: &Layout, rows: &[Correspondence], s: &Settings) -> Answer {
             }
         }
     }
-    let mut pivots = Vec::new();
+    let (mut scores, mut pivots) = (Vec::new(), Vec::new());
     for (i, row) in score.iter().enumerate() {
         let mut positive: Vec<_> = (i + 1..n).filter(|j| row[*j] > 0).map(|j| (i, j, row[j])).collect();
+        scores.extend_from_slice(&positive);
         positive.sort_by_key(|(_, j, s)| (std::cmp::Reverse(*s), *j));
         truncation.pool += positive.len().saturating_sub(pool) as u64;
         pivots.extend(positive.into_iter().take(pool));
@@ -99,7 +110,7 @@ fn dense(layout: &Layout, rows: &[Correspondence], s: &Settings) -> Answer {
         found.sort_by_key(|(corners, s)| (std::cmp::Reverse(*s), corners[2]));
         triples.extend(found.into_iter().take(s.t));
     }
-    Answer { edges: m, pivots, triples, truncation }
+    Answer { edges: m, scores, pivots, triples, truncation }
 }
 
 fn fast(layout: &Layout, s: &Settings, threads: usize) -> Answer {
@@ -126,7 +137,9 @@ fn fast(layout: &Layout, s: &Settings, threads: usize) -> Answer {
     let extent = Extent { pivots: s.k, per_pivot: s.t, complete: s.bounds.is_none() };
     cliques::search(view, &kept, extent, &mut lanes, &mut slots, &mut triples, deadline)
         .expect("no deadline");
+    let scored = |i| view.edges.neighbours_above(i).map(move |j| (i, j, view.score(i, j)));
     Answer {
+        scores: (0..n).flat_map(scored).filter(|(_, _, score)| *score > 0).collect(),
         edges: (0..n).map(|i| (0..n).map(|j| fog.has_edge(i, j)).collect()).collect(),
         pivots: kept.iter().map(|p: &Pivot| (p.u(), p.v(), p.score())).collect(),
         triples: triples.iter().map(|t: &Triple| (t.corners.map(|c| c as usize), t.score)).collect(),
@@ -146,15 +159,20 @@ fn compare(what: &str, rows: &[Correspondence], up: Option<[Vector; 2]>, s: &Set
         assert!(problem.set_up(source, target));
     }
     let layout = layout_of(&problem);
-    let expected = dense(&layout, rows, s);
-    for threads in [1, 2, 5] {
-        let got = fast(&layout, s, threads);
+    let expected = dense(joined(&layout, rows, s), s);
+    compare_with(what, &layout, &expected, s, &[1, 2, 5]);
+    expected
+}
+
+fn compare_with(what: &str, layout: &Layout, expected: &Answer, s: &Settings, threads: &[usize]) {
+    for threads in threads {
+        let got = fast(layout, s, *threads);
         assert!(got.edges == expected.edges, "{what}: edges differ with {threads} threads");
+        assert!(got.scores == expected.scores, "{what}: scores differ with {threads} threads");
         assert_eq!(got.pivots, expected.pivots, "{what}: pivots, {threads} threads");
         assert_eq!(got.triples, expected.triples, "{what}: triples, {threads} threads");
         assert_eq!(got.truncation, expected.truncation, "{what}: truncation, {threads} threads");
     }
-    expected
 }
 
 const INDOOR: Settings = Settings { tau: 0.012, r: 0.15, k: 200, t: 2, bounds: None };
@@ -249,14 +267,7 @@ fn lengths_of_all_magnitudes_join_as_the_formula_says() {
     // must lose no edge.
     let mut rng = random(12);
     for tau in [1e-4f32, 0.012, 0.1, 5.0] {
-        let rows: Vec<_> = (0..320)
-            .map(|_| {
-                let scale = 10f64.powf(rng.random_range(-3.0..6.5));
-                let p = Vector::from_fn(|_, _| rng.random_range(-1.0..1.0) * scale);
-                let shift = noise(&mut rng, f64::from(tau) * 0.7);
-                Correspondence::new(p.into(), (p + shift).into())
-            })
-            .collect();
+        let rows = all_magnitudes(&mut rng, 320, f64::from(tau));
         let answer = compare(
             &format!("tau = {tau}"),
             &rows,
@@ -282,6 +293,59 @@ fn real_graphs() {
 }
 
 #[test]
+fn random_problems_as_the_formulas_say() {
+    let (mut with_triples, mut truncated) = (0, 0);
+    for_each_case(|case| {
+        let r = &case.params.registration;
+        let exact = Settings {
+            tau: r.tau as f32,
+            r: r.min_length as f32,
+            k: r.pivots as usize,
+            t: r.triples_per_pivot as usize,
+            bounds: None,
+        };
+        let bounds = Some((r.bounded_row_capacity as usize, r.bounded_pool_size as usize));
+        let layout = layout_of(&case.problem);
+        let edges = joined(&layout, case.problem.rows(), &exact);
+        for s in [Settings { bounds, ..exact }, exact] {
+            let answer = dense(edges.clone(), &s);
+            compare_with(&format!("{}, bounds {:?}", case.what, s.bounds), &layout, &answer, &s, &[1, 3]);
+            with_triples += u64::from(!answer.triples.is_empty());
+            truncated += u64::from(answer.truncation != Truncation::default());
+        }
+    });
+    println!(
+        "{} cases, exact and bounded: {with_triples} with triples, {truncated} truncated",
+        cases::count()
+    );
+    assert!(cases::count() < 100 || with_triples.min(2 * truncated) > cases::count() / 2);
+}
+
+#[test]
+fn random_registrations_are_finite_and_the_same_every_time() {
+    let start = |threads| with(cases::random_case(1).params, "backend.threads", Value::Int(threads));
+    let [mut one, mut three] = [1, 3].map(|threads| Registrar::new(&start(threads)).expect("the CPU"));
+    let mut ok = 0;
+    for_each_case(|case| {
+        let Case { what, problem, params } = case;
+        for search in Search::WORDS {
+            let params = with(params.clone(), "registration.search", Value::Text((*search).into()));
+            let result = one.register(problem, &params);
+            ok += u64::from(result.status == Status::Ok);
+            assert_eq!(result.inlier_mask.len(), problem.len(), "{what}");
+            assert_eq!(result.inlier_mask.iter().filter(|i| **i).count(), result.inliers, "{what}");
+            let first = every_digit(result);
+            let mut words = first.split(|c: char| !c.is_alphanumeric());
+            assert!(!words.any(|word| ["NaN", "inf"].contains(&word)), "{what}, {search}: {first}");
+            assert_eq!(every_digit(one.register(problem, &params)), first, "{what}, {search}: again");
+            assert_eq!(every_digit(three.register(problem, &params)), first, "{what}, {search}: 3 threads");
+        }
+    });
+    println!("{} cases, exact and bounded: {ok} ok", cases::count());
+    assert!(cases::count() < 100 || ok > cases::count() / 10);
+}
+
+#[test]
 fn the_result_has_the_same_bits_whatever_the_thread_count() {
     let mut rng = random(13);
     let pose = random_pose(&mut rng, 10.0);
@@ -296,12 +360,9 @@ fn the_result_has_the_same_bits_whatever_the_thread_count() {
             for _ in 0..2 {
                 let r = registrar.register(&problem(&rows), &params);
                 assert_eq!(r.status, Status::Ok, "{}", r.reason);
-                let mut same = r.clone();
-                same.stages = Default::default();
-                answers.push(format!("{same:?}"));
+                answers.push(every_digit(r));
             }
         }
-        // Debug prints every digit of every number.
         assert!(answers.iter().all(|a| *a == answers[0]));
     }
 }

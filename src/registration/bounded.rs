@@ -2,7 +2,6 @@
 
 use super::fog::{bits, count_common, Graph};
 use super::lanes::{Deadline, Lanes, OverBudget};
-use super::pivots::above;
 use super::result::Truncation;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,11 +39,8 @@ impl Bounded {
         })?;
         let (voters, dropped) = (&self.voters, AtomicU64::new(0));
         self.edges.fill(n, lanes, deadline, |i, row| {
-            let first = i / 64;
-            let right = fog.row(i)[first..].iter().enumerate();
-            let right = right.map(|(k, word)| if k == 0 { word & above(i) } else { *word });
             let mut kept = 0;
-            for j in bits(right).map(|j| first * 64 + j) {
+            for j in fog.neighbours_above(i) {
                 if count_common(voters.row(i), fog.row(j)) == 0 {
                     continue;
                 }

@@ -3,9 +3,8 @@
 //! For a pivot `(u, v)` every `w > v` joined to both gives the triple `u < v < w` with the sum of
 //! the three edge scores; the best T are kept, ties by `w`.
 
-use super::fog::{bits, Graph};
 use super::lanes::{Deadline, Lanes, OverBudget, Shared};
-use super::pivots::{above, Pivot, View};
+use super::pivots::{Pivot, View};
 
 /// Most triples kept per pivot.
 pub const MAX_PER_PIVOT: usize = 16;
@@ -173,7 +172,7 @@ fn best_of(view: View, pivot: Pivot, table: &Table, most: usize) -> Best {
         }
     }
     let (mut walk_u, mut walk_v) = (Walk(of_u), Walk(of_v));
-    for w in common_above(view.edges, u, v) {
+    for w in view.edges.common_above(u, v) {
         let known = (walk_u.score(w), walk_v.score(w));
         if let (Some(_), Some(_)) = known {
             continue;
@@ -193,15 +192,4 @@ fn best_of(view: View, pivot: Pivot, table: &Table, most: usize) -> Best {
         }
     }
     best
-}
-
-/// Vertices above `v` joined to both.
-fn common_above(edges: &Graph, u: usize, v: usize) -> impl Iterator<Item = usize> + '_ {
-    let first = v / 64;
-    let (a, b) = (&edges.row(u)[first..], &edges.row(v)[first..]);
-    let words = a.iter().zip(b).enumerate().map(move |(k, (a, b))| match k {
-        0 => a & b & above(v),
-        _ => a & b,
-    });
-    bits(words).map(move |w| first * 64 + w)
 }

@@ -53,6 +53,23 @@ impl Graph {
         self.row(i)[j / 64] >> (j % 64) & 1 == 1
     }
 
+    /// Neighbours of `i` above `i`, ascending.
+    #[inline]
+    pub fn neighbours_above(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
+        self.common_above(i, i)
+    }
+
+    /// Neighbours that `u` and `v` have in common above `v`, ascending.
+    #[inline]
+    pub fn common_above(&self, u: usize, v: usize) -> impl Iterator<Item = usize> + '_ {
+        let first = v / BLOCK;
+        let (a, b) = (&self.row(u)[first..], &self.row(v)[first..]);
+        let above = (!0u64 << (v % BLOCK)) & !(1 << (v % BLOCK));
+        let words = a.iter().zip(b).enumerate();
+        bits(words.map(move |(k, (a, b))| if k == 0 { a & b & above } else { a & b }))
+            .map(move |w| first * BLOCK + w)
+    }
+
     /// Number of edges.
     pub fn edges(&self) -> u64 {
         self.degrees[..self.n].iter().map(|d| u64::from(*d)).sum::<u64>() / 2

@@ -5,7 +5,7 @@
 //! counted where it is needed, and an edge whose degrees show that it cannot be among the K is
 //! passed over.
 
-use super::fog::{bits, count_common, prefetch, Graph};
+use super::fog::{count_common, prefetch, Graph};
 use super::lanes::{Deadline, Lanes, OverBudget};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -119,19 +119,6 @@ impl View<'_> {
         let others = self.fog.degree(i).min(self.fog.degree(j)).saturating_sub(1);
         others.min(self.voters.degree(i))
     }
-
-    /// Neighbours of `i` above `i`.
-    pub fn neighbours_above(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
-        let first = i / 64;
-        let row = &self.edges.row(i)[first..];
-        bits(row.iter().enumerate().map(move |(k, w)| if k == 0 { w & above(i) } else { *w }))
-            .map(move |j| first * 64 + j)
-    }
-}
-
-/// Mask of the bits above `i` within its word.
-pub fn above(i: usize) -> u64 {
-    (!0u64 << (i % 64)) & !(1 << (i % 64))
 }
 
 /// Rows that one task scores.
@@ -164,7 +151,7 @@ pub fn select(
             }
             row.clear();
             let floor_now = pool.floor;
-            view.neighbours_above(i).for_each(|j| {
+            view.edges.neighbours_above(i).for_each(|j| {
                 let bound = Pivot::new(i, j, view.score_bound(i, j));
                 if bound.0 > floor_now {
                     row.push(bound);
@@ -215,7 +202,7 @@ pub fn select_bounded(
         let Lane { pool, row } = lane;
         for i in task * ROWS..((task + 1) * ROWS).min(n) {
             row.clear();
-            row.extend(view.neighbours_above(i).map(|j| Pivot::new(i, j, view.score(i, j))));
+            row.extend(view.edges.neighbours_above(i).map(|j| Pivot::new(i, j, view.score(i, j))));
             row.sort_unstable_by(|a, b| b.cmp(a));
             withheld.fetch_add(row.len().saturating_sub(m) as u64, Ordering::Relaxed);
             for pivot in row.iter().take(m) {

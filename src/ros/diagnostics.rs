@@ -1,7 +1,7 @@
 //! `/diagnostics`: one dominant cause, and all the numbers behind it.
 
-use super::latency::Ring;
 use super::{clean, lock, time, NodeClock};
+use crate::latency::Ring;
 use crate::registration::StageTimes;
 use crate::status::{Counter, Counters, Status};
 use r2r::diagnostic_msgs::msg::{DiagnosticArray, DiagnosticStatus, KeyValue};

@@ -5,7 +5,6 @@
 
 pub mod arguments;
 pub mod diagnostics;
-pub mod latency;
 pub mod logger;
 pub mod node;
 pub mod parameters;

@@ -3,11 +3,13 @@
 //! [`Simulation`] is a function of its [`Options`]: the same options give the same bytes on every
 //! machine. [`building`] and [`world`] make the surroundings, [`sensors`] what is measured in
 //! them, [`matching`] the correspondences, [`mod@write`] the files; every noise and error level
-//! stands in [`levels`] with its source.
+//! stands in [`levels`] with its source. [`planted`] makes plain problems for measuring, without a
+//! building.
 
 pub mod building;
 pub mod levels;
 pub mod matching;
+pub mod planted;
 mod random;
 pub mod route;
 pub mod sensors;

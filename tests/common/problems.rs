@@ -2,62 +2,17 @@
 
 use flashreg::geometry::{Point, Rigid, Vector};
 use flashreg::params::{Params, Value};
-use flashreg::registration::{Correspondence, Problem};
-use nalgebra::{Translation3, UnitQuaternion};
-use rand::seq::SliceRandom;
-use rand::{Rng, SeedableRng};
+use flashreg::registration::{Correspondence, Problem, Registration};
+use nalgebra::UnitQuaternion;
+use rand::SeedableRng;
 use std::path::{Path, PathBuf};
+
+pub use flashreg::simulate::planted::*;
 
 pub type Random = rand_pcg::Pcg64Mcg;
 
 pub fn random(seed: u64) -> Random {
     Random::seed_from_u64(seed)
-}
-
-pub fn in_box(rng: &mut Random, size: [f64; 3]) -> Point {
-    Point::from(Vector::from_fn(|k, _| rng.random_range(0.0..=size[k])))
-}
-
-/// Any rotation, and a translation of up to `reach` metres a coordinate.
-pub fn random_pose(rng: &mut Random, reach: f64) -> Rigid {
-    let axis = Vector::from_fn(|_, _| rng.random_range(-1.0..1.0)).normalize();
-    let translation = Vector::from_fn(|_, _| rng.random_range(-reach..=reach));
-    let angle = rng.random_range(-3.1..3.1);
-    Rigid::from_parts(Translation3::from(translation), UnitQuaternion::from_scaled_axis(axis * angle))
-}
-
-/// Uniform in a ball.
-pub fn noise(rng: &mut Random, radius: f64) -> Vector {
-    loop {
-        let v = Vector::from_fn(|_, _| rng.random_range(-1.0..1.0));
-        if v.norm_squared() <= 1.0 {
-            return v * radius;
-        }
-    }
-}
-
-/// `inliers` of `n` rows follow `pose` up to `radius` m, the others are drawn within the box;
-/// rows in random order.
-pub fn planted(
-    rng: &mut Random,
-    n: usize,
-    inliers: usize,
-    size: [f64; 3],
-    radius: f64,
-    pose: &Rigid,
-) -> Vec<Correspondence> {
-    let mut rows: Vec<_> = (0..n)
-        .map(|i| {
-            let source = in_box(rng, size);
-            let target = match i < inliers {
-                true => pose * source + noise(rng, radius),
-                false => pose * in_box(rng, size),
-            };
-            Correspondence::new(source, target)
-        })
-        .collect();
-    rows.shuffle(rng);
-    rows
 }
 
 pub fn problem(rows: &[Correspondence]) -> Problem {
@@ -77,13 +32,18 @@ pub fn preset(outdoor: bool) -> Params {
     with(params, "backend.kind", Value::Text("cpu".into()))
 }
 
+/// Every digit of a result but its times and the name of the backend, to be compared.
+pub fn every_digit(result: &Registration) -> String {
+    let mut result = result.clone();
+    result.stages = Default::default();
+    result.backend = "";
+    format!("{result:?}")
+}
+
 pub fn with(mut params: Params, name: &str, value: Value) -> Params {
     params.set(name, &value).expect("a valid parameter");
     params
 }
-
-pub const ROOM: [f64; 3] = [5.0, 4.0, 2.5];
-pub const STREET: [f64; 3] = [80.0, 60.0, 8.0];
 
 /// A real pair of scans.
 pub struct RealPair {

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod doctor;
 mod params;
 mod register;
@@ -24,6 +25,8 @@ enum Command {
     Register(register::Register),
     /// Write a simulated drive through a building as an MCAP file of ROS 2 messages.
     Simulate(simulate::Simulate),
+    /// Measure how long a registration takes, as a whole and stage by stage.
+    Bench(bench::Bench),
     /// Print every parameter with its default, unit, range and meaning.
     Params(params::PrintParams),
     /// Say what is there, what is missing, and what to do: exit code 0 if the node can run.
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Register(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
+        Command::Bench(args) => report(args.run()),
         Command::Params(args) => {
             args.run();
             ExitCode::SUCCESS

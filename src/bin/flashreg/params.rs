@@ -1,8 +1,9 @@
 //! `flashreg params`, and parameters from files and options.
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use flashreg::params::Params;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -34,8 +35,55 @@ pub fn apply_files(params: &mut Params, files: &[PathBuf]) -> anyhow::Result<()>
     Ok(())
 }
 
+/// Parameter files that are built in.
+#[derive(Clone, Copy, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    Indoor,
+    Outdoor,
+}
+
+impl Preset {
+    fn yaml(self) -> &'static str {
+        match self {
+            Preset::Indoor => include_str!("../../../config/indoor.yaml"),
+            Preset::Outdoor => include_str!("../../../config/outdoor.yaml"),
+        }
+    }
+}
+
+/// The options of a command that registers.
+#[derive(Args)]
+pub struct Choice {
+    /// Lengths for points some 5 cm (indoor) or some decimetres (outdoor) apart
+    #[arg(long, value_enum, default_value = "indoor")]
+    pub preset: Preset,
+    /// Parameter file, applied after the preset; may be given again
+    #[arg(long, value_name = "YAML")]
+    params: Vec<PathBuf>,
+    /// One parameter, e.g. registration.tau=0.02, applied last; may be given again
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+}
+
+impl Choice {
+    /// The parameters that were chosen.
+    pub fn params(&self) -> anyhow::Result<Params> {
+        self.params_with(self.preset)
+    }
+
+    /// The same with another preset.
+    pub fn params_with(&self, preset: Preset) -> anyhow::Result<Params> {
+        let mut params = Params::default();
+        params.apply_yaml(preset.yaml(), NODE)?;
+        apply_files(&mut params, &self.params)?;
+        apply_settings(&mut params, &self.set)?;
+        Ok(params)
+    }
+}
+
 /// Applies `name=value` settings, all together so that their order does not matter.
-pub fn apply_settings(params: &mut Params, settings: &[String]) -> anyhow::Result<()> {
+fn apply_settings(params: &mut Params, settings: &[String]) -> anyhow::Result<()> {
     let mut values: BTreeMap<&str, serde_yaml::Value> = BTreeMap::new();
     for setting in settings {
         let (name, value) =

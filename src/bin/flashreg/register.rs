@@ -1,12 +1,11 @@
 //! `flashreg register`
 
-use super::params::{apply_files, apply_settings};
+use super::params::Choice;
 use super::say;
 use anyhow::{bail, Context};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use flashreg::geometry::Vector;
 use flashreg::io::correspondence_file::CorrespondenceFile;
-use flashreg::params::Params;
 use flashreg::registration::{Correspondence, Problem, Registrar, Registration, StageTimes};
 use flashreg::status::Status;
 use serde_json::{json, Map, Value};
@@ -15,35 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Parameter files that are built in.
-#[derive(Clone, Copy, ValueEnum)]
-enum Preset {
-    Indoor,
-    Outdoor,
-}
-
-impl Preset {
-    fn yaml(self) -> &'static str {
-        match self {
-            Preset::Indoor => include_str!("../../../config/indoor.yaml"),
-            Preset::Outdoor => include_str!("../../../config/outdoor.yaml"),
-        }
-    }
-}
-
 #[derive(Args)]
 pub struct Register {
     /// Correspondences, `sx sy sz tx ty tz [weight]` a row: text, CSV or npy
     file: PathBuf,
-    /// Lengths for points some 5 cm (indoor) or some decimetres (outdoor) apart
-    #[arg(long, value_enum, default_value = "indoor")]
-    preset: Preset,
-    /// Parameter file, applied after the preset; may be given again
-    #[arg(long, value_name = "YAML")]
-    params: Vec<PathBuf>,
-    /// One parameter, e.g. registration.tau=0.02, applied last; may be given again
-    #[arg(long, value_name = "NAME=VALUE")]
-    set: Vec<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// Direction of up in the source frame; with --up-target only yaw and translation are sought
     #[arg(long, value_name = "X,Y,Z", requires = "up_target", allow_hyphen_values = true)]
     up_source: Option<String>,
@@ -84,11 +60,7 @@ impl Register {
     }
 
     fn try_run(&self) -> anyhow::Result<Status> {
-        let mut params = Params::default();
-        params.apply_yaml(self.preset.yaml(), super::params::NODE)?;
-        apply_files(&mut params, &self.params)?;
-        apply_settings(&mut params, &self.set)?;
-
+        let params = self.choice.params()?;
         let file = CorrespondenceFile::open(&self.file)
             .with_context(|| format!("cannot read {}", self.file.display()))?;
         let mut problem = Problem::with_capacity(file.rows.len());
