@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::cases;
 use common::problems::*;
 use flashreg::geometry::{Rigid, Vector};
 use flashreg::gpu::device;
@@ -15,7 +16,8 @@ use flashreg::registration::hypotheses::{self, Hypothesis, Scoring};
 use flashreg::registration::lanes::{Deadline, Lanes};
 use flashreg::registration::layout::Layout;
 use flashreg::registration::pivots::{self, Lane, View};
-use flashreg::registration::{Correspondence, Problem, Registrar, Registration};
+use flashreg::registration::{Correspondence, Problem, Registrar};
+use flashreg::status::Status;
 use rand::Rng;
 use std::time::Instant;
 
@@ -47,6 +49,13 @@ struct Settings {
 }
 
 impl Settings {
+    fn of(params: &Params) -> Self {
+        let r = &params.registration;
+        let scoring = Scoring { metric: r.metric, threshold: r.inlier_threshold as f32 };
+        let (k, t) = (r.pivots as usize, r.triples_per_pivot as usize);
+        Self { tau: r.tau as f32, r: r.min_length as f32, k, t, scoring }
+    }
+
     fn registration(&self) -> RegistrationParams {
         let mut r = preset(false).registration;
         (r.tau, r.min_length) = (f64::from(self.tau), f64::from(self.r));
@@ -304,14 +313,7 @@ fn lengths_of_all_magnitudes() {
     let Some(mut gpus) = gpus(400) else { return };
     let mut rng = random(12);
     for tau in [1e-4f32, 0.012, 0.1, 5.0] {
-        let rows: Vec<_> = (0..320)
-            .map(|_| {
-                let scale = 10f64.powf(rng.random_range(-3.0..6.5));
-                let p = Vector::from_fn(|_, _| rng.random_range(-1.0..1.0) * scale);
-                let shift = noise(&mut rng, f64::from(tau) * 0.7);
-                Correspondence::new(p.into(), (p + shift).into())
-            })
-            .collect();
+        let rows = cases::all_magnitudes(&mut rng, 320, f64::from(tau));
         compare("magnitudes", &mut gpus, &problem(&rows), &Settings { tau, r: 0.0, ..INDOOR });
     }
 }
@@ -333,14 +335,7 @@ fn the_largest_problems() {
 
 /// Every digit of a result but its times and the name of the backend.
 fn whole(registrar: &mut Registrar, problem: &Problem, params: &Params) -> String {
-    digits(registrar.register(problem, params))
-}
-
-fn digits(result: &Registration) -> String {
-    let mut result = result.clone();
-    result.stages = Default::default();
-    result.backend = "";
-    format!("{result:?}")
+    every_digit(registrar.register(problem, params))
 }
 
 const WAYS: [(&str, bool); 4] =
@@ -399,21 +394,33 @@ fn whole_registrations_have_the_same_bits() {
 }
 
 #[test]
+fn random_cases_have_the_same_bits() {
+    let most = with(preset(false), "registration.max_correspondences", Value::Int(cases::MOST as i64));
+    let Some((mut cpu, mut cuda)) = all(&most) else { return };
+    let mut gpus = gpus(cases::MOST).expect("there is a device");
+    let mut found = [0; 3];
+    cases::for_each_case(|case| {
+        if case.problem.len() >= 3 {
+            let answer = compare(&case.what, &mut gpus, &case.problem, &Settings::of(&case.params));
+            found[0] += usize::from(!answer.triples.is_empty());
+        }
+        same_everywhere(&case.what, &mut cpu, &mut cuda, &case.problem, &case.params);
+        let result = cpu.register(&case.problem, &case.params);
+        found[1] += usize::from(result.status == Status::Ok);
+        found[2] += usize::from(result.runner_up.is_some());
+    });
+    println!("{} cases: {found:?} with triples, ok, with a runner-up", cases::count());
+    assert!(found.iter().all(|n| *n > 0), "the test compares nothing");
+}
+
+#[test]
 fn real_pairs_have_the_same_bits() {
     let Some((mut cpu, mut cuda)) = all(&preset(false)) else { return };
     let Some(pairs) = real_pairs() else { return };
     let mut gpus = gpus(16_384).expect("there is a device");
     for pair in &pairs {
         let (params, problem) = (preset(pair.outdoor), problem(&pair.rows));
-        let r = &params.registration;
-        let settings = Settings {
-            tau: r.tau as f32,
-            r: r.min_length as f32,
-            k: 1000,
-            t: 2,
-            scoring: Scoring { metric: r.metric, threshold: r.inlier_threshold as f32 },
-        };
-        compare(&pair.name, &mut gpus, &problem, &settings);
+        compare(&pair.name, &mut gpus, &problem, &Settings::of(&params));
         same_everywhere(&pair.name, &mut cpu, &mut cuda, &problem, &params);
     }
     println!("{} real pairs", pairs.len());
@@ -455,7 +462,7 @@ fn a_batch_gives_what_one_after_another_gives() {
             let batch = cuda.register_batch(&problems, &params);
             assert_eq!(batch.len(), problems.len());
             for (got, expected) in batch.iter().zip(&one_by_one) {
-                assert_eq!(&digits(got), expected);
+                assert_eq!(&every_digit(got), expected);
             }
         }
         assert!(cuda.register_batch(&[], &params).is_empty());
