@@ -127,14 +127,33 @@ impl Layout {
         let padded = self.padded();
         self.source_origin = median(&mut self.scratch, rows.len(), |i| &rows[i].source);
         self.target_origin = median(&mut self.scratch, rows.len(), |i| &rows[i].target);
-        for k in 0..3 {
-            let (cs, ct) = (self.source_origin[k], self.target_origin[k]);
-            refill(&mut self.source[k], padded, f32::NAN, rows.iter().map(|r| (r.source[k] - cs) as f32));
-            refill(&mut self.target[k], padded, f32::NAN, rows.iter().map(|r| (r.target[k] - ct) as f32));
+        let [sx, sy, sz] = &mut self.source;
+        let [tx, ty, tz] = &mut self.target;
+        let mut columns = [sx, sy, sz, tx, ty, tz, &mut self.weight];
+        columns.iter_mut().for_each(|column| column.resize(padded, 0.0));
+        let [sx, sy, sz, tx, ty, tz, weight] = columns.map(|column| column.as_mut_slice());
+        let (s, t) = (self.source_origin, self.target_origin);
+        let (mut heaviest, mut with_ids) = (0.0f32, false);
+        // One pass: the rows are long.
+        let places = sx.iter_mut().zip(sy.iter_mut()).zip(sz.iter_mut());
+        let places = places.zip(tx.iter_mut()).zip(ty.iter_mut()).zip(tz.iter_mut()).zip(weight.iter_mut());
+        for (row, ((((((sx, sy), sz), tx), ty), tz), weight)) in rows.iter().zip(places) {
+            *sx = (row.source.x - s.x) as f32;
+            *sy = (row.source.y - s.y) as f32;
+            *sz = (row.source.z - s.z) as f32;
+            *tx = (row.target.x - t.x) as f32;
+            *ty = (row.target.y - t.y) as f32;
+            *tz = (row.target.z - t.z) as f32;
+            *weight = row.weight;
+            heaviest = heaviest.max(row.weight);
+            with_ids |= row.source_id.is_some() || row.target_id.is_some();
         }
-        let heaviest = rows.iter().fold(0.0f32, |m, r| m.max(r.weight));
-        refill(&mut self.weight, padded, 0.0, rows.iter().map(|r| r.weight / heaviest));
-
+        let n = self.n;
+        for column in [sx, sy, sz, tx, ty, tz] {
+            column.iter_mut().skip(n).for_each(|place| *place = f32::NAN);
+        }
+        weight.iter_mut().take(n).for_each(|weight| *weight /= heaviest);
+        weight.iter_mut().skip(n).for_each(|weight| *weight = 0.0);
         self.probe = self.probe_now();
 
         self.up = problem.up();
@@ -150,7 +169,7 @@ impl Layout {
         }
 
         self.ids.iter_mut().for_each(Vec::clear);
-        if rows.iter().any(|r| r.source_id.is_some() || r.target_id.is_some()) {
+        if with_ids {
             let key = |id: Option<u32>, i: usize| id.map_or(i as u64, |id| 1 << 32 | u64::from(id));
             let values = rows.iter().enumerate();
             refill(&mut self.ids[0], padded, u64::MAX, values.clone().map(|(i, r)| key(r.source_id, i)));
