@@ -170,8 +170,10 @@ struct Memory {
     Scored* refined;
     // Blocks of a kernel that are done.
     u32* done;
-    // Correspondences near a pose, as `numbers`, for each block that gathers some.
+    // Correspondences near a pose, as `numbers`, and their indices, for each block that gathers
+    // some; how many each candidate has.
     float* near;
+    u32* gathered;
     // Tables of cells, source and target; `table` places each (a power of two).
     u32* cells;
     u32 table;
@@ -189,7 +191,7 @@ struct Memory {
     u64* outbox_mask;
 };
 
-static_assert(sizeof(Frame) == 296 && sizeof(Findings) == 1736 && sizeof(Memory) == 280, "sizes of the host");
+static_assert(sizeof(Frame) == 296 && sizeof(Findings) == 1736 && sizeof(Memory) == 288, "sizes of the host");
 
 // Notes when a stage begins.
 __device__ inline void begin(const Memory& m, u32 round, Stage stage) {

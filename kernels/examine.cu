@@ -10,10 +10,15 @@
 
 // Jobs of the blocks; candidates follow from RIVALS on, and behind them all blocks count.
 enum Job { MIRROR, LINE, INFORMATION, UNWEIGHTED, RIVALS, COUNTS = RIVALS + MAX_CANDIDATES };
-// Parts of `near` that belong to jobs; those below belong to the blocks of `approach`.
-#define NEAR_OF_JOBS MAX_CANDIDATES
 
-__device__ inline bool is_inlier(const Memory& m, u32 i) { return m.mask[i / 64] >> (i % 64) & 1; }
+__device__ inline bool is_inlier(const Memory& m, u32 i) { return __ldg(m.mask + i / 64) >> (i % 64) & 1; }
+
+// Gathers the inliers of the best pose.
+__device__ u32 gather_inliers(const Memory& m, Chosen& chosen, float* near) {
+    const u32* mask = reinterpret_cast<const u32*>(m.mask);
+    for (u32 w = threadIdx.x; w < m.frame->padded / WARP; w += LANES) chosen.words[w] = mask[w];
+    return gather(m, chosen, near, true);
+}
 
 __device__ inline void source_of(const float* numbers, u64 stride, u32 i, double* p) {
 #pragma unroll
@@ -26,7 +31,7 @@ __device__ inline double residual(const Memory& m, const double* pose, u32 i, do
     source_of(m.numbers, m.stride, i, s);
     apply(pose, s, p);
     const float* t = m.numbers + 3 * (u64)m.stride + i;
-    const double e[3] = {t[0] - p[0], t[m.stride] - p[1], t[2 * (u64)m.stride] - p[2]};
+    const double e[3] = {__ldg(t) - p[0], __ldg(t + m.stride) - p[1], __ldg(t + 2 * (u64)m.stride) - p[2]};
     return (e[0] * e[0] + e[1] * e[1]) + e[2] * e[2];
 }
 
@@ -92,10 +97,10 @@ __device__ inline double beside(const double* p, const double* centre, const dou
     return (((d[0] * d[0] + d[1] * d[1]) + d[2] * d[2]) - along * along) * per_theta2;
 }
 
-__device__ void mirror_job(const Memory& m, Workbench& bench, Scatter& of, float* near) {
+__device__ void mirror_job(const Memory& m, Workbench& bench, Chosen& chosen, Scatter& of, float* near) {
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
-    const u32 count = gather(m, near, true, [&](u32 i) { return is_inlier(m, i); });
+    const u32 count = gather_inliers(m, chosen, near);
     scatter(bench, near, m.stride, count, of, [](const double*) { return 1.0; });
     if (threadIdx.x < 3) findings.spread[threadIdx.x] = fmax(of.values[threadIdx.x], 0.0);
     if (threadIdx.x == 0) {
@@ -111,10 +116,9 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Scatter& of, float
         }
     }
     __syncthreads();
-    if (!of.fine || !refine_from(m, bench, near, true, COARSE, FEW_ITERATIONS)) {
-        if (threadIdx.x == 0) findings.has_mirror = 0;
-        return;
-    }
+    if (!of.fine) return;
+    const u32 reached = gather_near(m, bench, chosen, near, true);
+    if (!refine(m, bench, near, reached, COARSE, FEW_ITERATIONS)) return;
     double pose[12], mirror[12], sum[AT_A_TIME], p[3];
 #pragma unroll
     for (int k = 0; k < 12; ++k) {
@@ -125,6 +129,7 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Scatter& of, float
     for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
     u32 inliers = 0;
+#pragma unroll 4
     for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
         const double of_mirror = fmin(residual(m, mirror, i, p) * per_theta2, 1.0);
         const double of_pose = fmin(residual(m, pose, i, p) * per_theta2, 1.0);
@@ -143,7 +148,7 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Scatter& of, float
     }
 }
 
-__device__ void line_job(const Memory& m, Workbench& bench, Scatter& of, float* near) {
+__device__ void line_job(const Memory& m, Workbench& bench, Chosen& chosen, Scatter& of, float* near) {
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
     if (frame.has_vertical) {
@@ -151,7 +156,7 @@ __device__ void line_job(const Memory& m, Workbench& bench, Scatter& of, float* 
         return;
     }
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
-    const u32 count = gather(m, near, true, [&](u32 i) { return is_inlier(m, i); });
+    const u32 count = gather_inliers(m, chosen, near);
     scatter(bench, near, m.stride, count, of, [](const double*) { return 1.0; });
     double centre[3], axis[3];
     for (int line = 0; line <= LINES; ++line) {
@@ -187,6 +192,7 @@ __device__ void information_job(const Memory& m, Workbench& bench) {
     for (int k = 0; k < 12; ++k) pose[k] = findings.best.pose[k];
 #pragma unroll
     for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
+#pragma unroll 4
     for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
         double s[3], p[3];
         source_of(m.numbers, m.stride, i, s);
@@ -221,13 +227,14 @@ __device__ void information_job(const Memory& m, Workbench& bench) {
 }
 
 // The pose that correspondences of one weight give, as a rival.
-__device__ void unweighted_job(const Memory& m, Workbench& bench, float* near) {
+__device__ void unweighted_job(const Memory& m, Workbench& bench, Chosen& chosen, float* near) {
     Rival& rival = m.findings->rivals[MAX_CANDIDATES];
     bool valid = m.frame->has_weights;
     if (valid) {
         if (threadIdx.x < 12) bench.pose[threadIdx.x] = m.findings->best.pose[threadIdx.x];
         __syncthreads();
-        valid = refine_from(m, bench, near, false, COARSE, FEW_ITERATIONS);
+        const u32 reached = gather_near(m, bench, chosen, near, false);
+        valid = refine(m, bench, near, reached, COARSE, FEW_ITERATIONS);
     }
     const uint2 support = valid ? support_of(m, bench) : make_uint2(0, 0);
     write_scored(rival.other, bench, valid, support);
@@ -316,18 +323,18 @@ __device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
 // A job a block; the blocks behind the jobs count.
 extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory m, const u32) {
     __shared__ Workbench bench;
+    __shared__ Chosen chosen;
     __shared__ Scatter of;
     if (!m.findings->best.valid) return;
     const u32 job = blockIdx.x;
-    auto near = [&](u32 part) { return m.near + 7 * (u64)m.stride * (NEAR_OF_JOBS + part); };
     if (job == MIRROR) {
-        mirror_job(m, bench, of, near(0));
+        mirror_job(m, bench, chosen, of, near_of(m, MAX_CANDIDATES));
     } else if (job == LINE) {
-        line_job(m, bench, of, near(1));
+        line_job(m, bench, chosen, of, near_of(m, MAX_CANDIDATES + 1));
     } else if (job == INFORMATION) {
         information_job(m, bench);
     } else if (job == UNWEIGHTED) {
-        unweighted_job(m, bench, near(2));
+        unweighted_job(m, bench, chosen, near_of(m, MAX_CANDIDATES + 2));
     } else if (job < COUNTS) {
         Rival& rival = m.findings->rivals[job - RIVALS];
         if (!rival.other.valid) return;

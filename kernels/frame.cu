@@ -2,12 +2,14 @@
 // the device, without copies that the host would have to queue for each frame.
 #include "common.cuh"
 
-// 16 bytes at a time; both sides are aligned to them.
+// Copies `arrays` arrays that are `stride` apart, 16 bytes at a time, which both sides are aligned
+// to. All threads at once: what is far away takes long to come.
 template <typename T>
-__device__ inline void take(T* to, const T* from, u32 count) {
+__device__ inline void take(T* to, const T* from, u32 arrays, u32 stride, u32 count) {
     const u32 threads = gridDim.x * blockDim.x, wide = count * sizeof(T) / sizeof(uint4);
-    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < wide; i += threads) {
-        reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < arrays * wide; i += threads) {
+        const u64 at = i / wide * ((u64)stride * sizeof(T) / sizeof(uint4)) + i % wide;
+        reinterpret_cast<uint4*>(to)[at] = reinterpret_cast<const uint4*>(from)[at];
     }
 }
 
@@ -17,13 +19,9 @@ extern "C" __global__ void __launch_bounds__(256) receive(const Memory m, const 
     const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
     const Frame& frame = *m.inbox;
     const u32 padded = frame.padded, d = m.stride;
-    for (u32 k = 0; k < 7; ++k) take(m.numbers + k * (u64)d, m.inbox_numbers + k * (u64)d, padded);
-    if (frame.has_heights) {
-        for (u32 k = 0; k < 2; ++k) take(m.heights + k * (u64)d, m.inbox_heights + k * (u64)d, padded);
-    }
-    if (frame.has_ids) {
-        for (u32 k = 0; k < 2; ++k) take(m.ids + k * (u64)d, m.inbox_ids + k * (u64)d, padded);
-    }
+    take(m.numbers, m.inbox_numbers, 7, d, padded);
+    if (frame.has_heights) take(m.heights, m.inbox_heights, 2, d, padded);
+    if (frame.has_ids) take(m.ids, m.inbox_ids, 2, d, padded);
     u32* findings = reinterpret_cast<u32*>(m.findings);
     u32* totals = reinterpret_cast<u32*>(m.totals);
     const u32* header = reinterpret_cast<const u32*>(m.inbox);

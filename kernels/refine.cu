@@ -63,15 +63,13 @@ extern "C" __global__ void __launch_bounds__(CHOOSE_THREADS) choose(const Memory
                 out_of_it |= bit;
                 continue;
             }
-            if (own <= key) continue;
+            // From those before the last it is apart already, or was found not to be.
             bool apart = true;
-            for (u32 c = 0; c < found && apart; ++c) {
-                apart = apart2(frame, chosen[c], m.poses + 12 * (u64)s) > frame.theta * frame.theta;
+            for (u32 c = bit != 0 && found > 0 ? found - 1 : 0; c < found; ++c) {
+                apart = apart && apart2(frame, chosen[c], m.poses + 12 * (u64)s) > frame.theta * frame.theta;
             }
-            if (!apart) {
-                out_of_it |= bit;
-                continue;
-            }
+            if (!apart) out_of_it |= bit;
+            if (!apart || own <= key) continue;
             key = own;
             slot = s;
         }
@@ -124,49 +122,74 @@ __device__ inline Single single_of(const double* p) {
 __device__ inline float square_residual(const Memory& m, const Single& pose, u32 i) {
     const float* p = m.numbers + i;
     const u32 d = m.stride;
-    const float sx = p[0], sy = p[d], sz = p[2 * d];
+    const float sx = __ldg(p), sy = __ldg(p + d), sz = __ldg(p + 2 * d);
+    const float tx = __ldg(p + 3 * d), ty = __ldg(p + 4 * d), tz = __ldg(p + 5 * d);
     const float4 rx = pose.row[0], ry = pose.row[1], rz = pose.row[2];
-    const float x = (((rx.x * sx + rx.y * sy) + rx.z * sz) + rx.w) - p[3 * d];
-    const float y = (((ry.x * sx + ry.y * sy) + ry.z * sz) + ry.w) - p[4 * d];
-    const float z = (((rz.x * sx + rz.y * sy) + rz.z * sz) + rz.w) - p[5 * d];
+    const float x = (((rx.x * sx + rx.y * sy) + rx.z * sz) + rx.w) - tx;
+    const float y = (((ry.x * sx + ry.y * sy) + ry.z * sz) + ry.w) - ty;
+    const float z = (((rz.x * sx + rz.y * sy) + rz.z * sz) + rz.w) - tz;
     return (x * x + y * y) + z * z;
 }
 
-// Rows of a warp when a block shares them out in stretches of whole words.
-__device__ inline u32 stretch_of(u32 padded) {
-    return ((padded / WARP) + LANE_WARPS - 1) / LANE_WARPS * WARP;
+// Correspondences of a thread at a time: that many loads are on their way.
+#define BATCH 5
+
+// Calls use(i, square) for the correspondences of the block, a word of 32 rows a warp at a time, and
+// with NaN for those behind the last.
+template <typename Use>
+__device__ inline void scan(const Memory& m, const Single& pose, Use use) {
+    const u32 padded = m.frame->padded;
+    for (u32 first = threadIdx.x; first < padded; first += BATCH * LANES) {
+        float square[BATCH];
+#pragma unroll
+        for (u32 b = 0; b < BATCH; ++b) {
+            const u32 i = first + b * LANES;
+            square[b] = i < padded ? square_residual(m, pose, i) : nanf("");
+        }
+#pragma unroll
+        for (u32 b = 0; b < BATCH; ++b) {
+            if (first + b * LANES < padded) use(first + b * LANES, square[b]);
+        }
+    }
 }
 
-// The numbers of the correspondences that are `wanted`, one after another in their order; `own` has
-// room for all of them. Returns how many. Called by a whole block of LANES threads.
-template <typename Wanted>
-__device__ u32 gather(const Memory& m, float* own, bool weighted, Wanted wanted) {
-    __shared__ u32 counts[LANE_WARPS];
-    const u32 padded = m.frame->padded, stretch = stretch_of(padded);
-    const u32 start = warp_id() * stretch, end = min(start + stretch, padded), d = m.stride;
+// Which correspondences a block gathers, as bits; shared.
+struct Chosen {
+    u32 words[MAX_ROWS / WARP];
+    u32 counts[LANE_WARPS];
+};
+
+// The numbers of the correspondences whose bits are set, one after another in their order; `own` has
+// room for all of them and, behind, for their indices. Returns how many. Called by a whole block.
+__device__ u32 gather(const Memory& m, Chosen& chosen, float* own, bool weighted) {
+    const u32 words = m.frame->padded / WARP;
+    const u64 d = m.stride;
+    u32* indices = reinterpret_cast<u32*>(own + 7 * d);
+    __syncthreads();
+    // A thread takes neighbouring words.
+    const u32 each = (words + LANES - 1) / LANES, start = threadIdx.x * each, end = min(start + each, words);
     u32 count = 0;
-#pragma unroll 4
-    for (u32 i = start + lane_id(); i < end; i += WARP) count += __popc(__ballot_sync(FULL, wanted(i)));
+    for (u32 w = start; w < end; ++w) count += __popc(chosen.words[w]);
+    const u32 upto = warp_prefix(count);
+    if (lane_id() == WARP - 1) chosen.counts[warp_id()] = upto;
     __syncthreads();
-    if (lane_id() == 0) counts[warp_id()] = count;
-    __syncthreads();
-    u32 place = 0, all = 0;
+    u32 place = upto - count, all = 0;
     for (u32 w = 0; w < LANE_WARPS; ++w) {
-        if (w < warp_id()) place += counts[w];
-        all += counts[w];
+        if (w < warp_id()) place += chosen.counts[w];
+        all += chosen.counts[w];
     }
-    if (count > 0) {
-        for (u32 i = start + lane_id(); i < end; i += WARP) {
-            const bool take = wanted(i);
-            const u32 vote = __ballot_sync(FULL, take);
-            if (take) {
-                const u32 to = place + __popc(vote & lanes_below());
+    for (u32 w = start; w < end; ++w) {
+        for (u32 rest = chosen.words[w]; rest != 0; rest &= rest - 1) indices[place++] = w * WARP + __ffs(rest) - 1;
+    }
+    __syncthreads();
+    for (u32 k = threadIdx.x; k < all; k += LANES) {
+        const float* from = m.numbers + indices[k];
+        float number[7];
 #pragma unroll
-                for (u32 k = 0; k < 6; ++k) own[k * (u64)d + to] = m.numbers[k * (u64)d + i];
-                own[6 * (u64)d + to] = weighted ? m.numbers[6 * (u64)d + i] : 1.0f;
-            }
-            place += __popc(vote);
-        }
+        for (u32 c = 0; c < 7; ++c) number[c] = __ldg(from + c * d);
+#pragma unroll
+        for (u32 c = 0; c < 6; ++c) own[c * d + k] = number[c];
+        own[6 * d + k] = weighted ? number[6] : 1.0f;
     }
     __syncthreads();
     return all;
@@ -407,44 +430,52 @@ __device__ bool refine(const Memory& m, Workbench& bench, const float* near, u32
     return finite;
 }
 
-// Refines from the pose of the bench: gathers what is near and goes on from there.
-__device__ bool refine_from(
-    const Memory& m, Workbench& bench, float* near, bool weighted, double step, u32 most) {
-    const Single start = single_of(bench.pose);
+// Gathers what is within reach of the pose of the bench.
+__device__ u32 gather_near(const Memory& m, const Workbench& bench, Chosen& chosen, float* near, bool weighted) {
     const float reach2 = m.frame->reach2;
-    const u32 count = gather(m, near, weighted, [&](u32 i) { return square_residual(m, start, i) < reach2; });
-    return refine(m, bench, near, count, step, most);
+    scan(m, single_of(bench.pose), [&](u32 i, float square) {
+        const u32 vote = __ballot_sync(FULL, square < reach2);
+        if (lane_id() == 0) chosen.words[i / WARP] = vote;
+    });
+    return gather(m, chosen, near, weighted);
 }
+
+// Adds up what correspondences contribute to a score.
+struct Tally {
+    u32 gains = 0, inliers = 0;
+
+    __device__ inline void add(const Memory& m, const Frame& frame, u32 i, float square) {
+        if (!(square < frame.theta2)) return;
+        float share = 1.0f;
+        if (frame.metric == 1) share = 1.0f - __fsqrt_rn(square * frame.per_theta2);
+        if (frame.metric == 2) share = 1.0f - square * frame.per_theta2;
+        const int gain = (int)(share * __ldg(m.numbers + 6 * (u64)m.stride + i) * 65536.0f);
+        gains += gain > 0 ? gain : 0;
+        ++inliers;
+    }
+
+    // Of the whole block; the same in all threads.
+    __device__ inline uint2 total() const {
+        __shared__ u32 sums[2];
+        __syncthreads();
+        if (threadIdx.x < 2) sums[threadIdx.x] = 0;
+        __syncthreads();
+        const u32 gain = warp_sum(gains), inlier = warp_sum(inliers);
+        if (lane_id() == 0 && inlier > 0) {
+            atomicAdd(&sums[0], gain);
+            atomicAdd(&sums[1], inlier);
+        }
+        __syncthreads();
+        return make_uint2(sums[0], sums[1]);
+    }
+};
 
 // Support of the pose of the bench over all correspondences; the same in all threads.
 __device__ uint2 support_of(const Memory& m, const Workbench& bench) {
-    __shared__ u32 sums[2];
     const Frame& frame = *m.frame;
-    const Single pose = single_of(bench.pose);
-    __syncthreads();
-    if (threadIdx.x < 2) sums[threadIdx.x] = 0;
-    __syncthreads();
-    u32 gains = 0, inliers = 0;
-#pragma unroll 4
-    for (u32 i = threadIdx.x; i < frame.padded; i += LANES) {
-        const float square = square_residual(m, pose, i);
-        if (square < frame.theta2) {
-            float share = 1.0f;
-            if (frame.metric == 1) share = 1.0f - __fsqrt_rn(square * frame.per_theta2);
-            if (frame.metric == 2) share = 1.0f - square * frame.per_theta2;
-            const int gain = (int)(share * m.numbers[6 * (u64)m.stride + i] * 65536.0f);
-            gains += gain > 0 ? gain : 0;
-            ++inliers;
-        }
-    }
-    gains = warp_sum(gains);
-    inliers = warp_sum(inliers);
-    if (lane_id() == 0 && inliers > 0) {
-        atomicAdd(&sums[0], gains);
-        atomicAdd(&sums[1], inliers);
-    }
-    __syncthreads();
-    return make_uint2(sums[0], sums[1]);
+    Tally tally;
+    scan(m, single_of(bench.pose), [&](u32 i, float square) { tally.add(m, frame, i, square); });
+    return tally.total();
 }
 
 // The pose of the bench with its support; one thread writes it.
@@ -457,6 +488,9 @@ __device__ void write_scored(Scored& to, const Workbench& bench, bool valid, uin
         to.reserved = 0;
     }
 }
+
+// Where block b gathers.
+__device__ inline float* near_of(const Memory& m, u32 b) { return m.near + 8 * (u64)m.stride * b; }
 
 // True in all threads of the block that ends last; it sees what the others wrote.
 __device__ inline bool last_block(u32* done, u32 blocks) {
@@ -486,14 +520,16 @@ __device__ void compare(const Memory& m, Workbench& bench, const Scored& other, 
 #pragma unroll
     for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
     u32 either = 0, only_pose = 0, only_other = 0;
+#pragma unroll 4
     for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
         const float* n = m.numbers + i;
         const u32 d = m.stride;
-        const double s[3] = {n[0], n[d], n[2 * d]};
-        const bool inlier = m.mask[i / 64] >> (i % 64) & 1;
+        const double s[3] = {__ldg(n), __ldg(n + d), __ldg(n + 2 * d)};
+        const double t[3] = {__ldg(n + 3 * d), __ldg(n + 4 * d), __ldg(n + 5 * d)};
+        const bool inlier = __ldg(m.mask + i / 64) >> (i % 64) & 1;
         double p[3], q[3];
         apply(b, s, q);
-        const double e[3] = {n[3 * d] - q[0], n[4 * d] - q[1], n[5 * d] - q[2]};
+        const double e[3] = {t[0] - q[0], t[1] - q[1], t[2] - q[2]};
         const bool within = (e[0] * e[0] + e[1] * e[1]) + e[2] * e[2] < theta * theta;
         if (inlier || within) {
             apply(a, s, p);
@@ -529,15 +565,18 @@ __device__ void compare(const Memory& m, Workbench& bench, const Scored& other, 
 // the best pose.
 extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, const u32 round) {
     __shared__ Workbench bench;
-    const u32* chosen = m.chosen + round * (MAX_CANDIDATES + 1);
+    __shared__ Chosen chosen;
+    const u32* slots = m.chosen + round * (MAX_CANDIDATES + 1);
     const u32 b = blockIdx.x;
     Scored& own = m.refined[b];
-    float* near = m.near + 7 * (u64)m.stride * b;
-    if (b < chosen[0]) {
-        const double* start = m.poses + 12 * (u64)chosen[1 + b];
+    if (b < slots[0]) {
+        const double* start = m.poses + 12 * (u64)slots[1 + b];
+        float* near = near_of(m, b);
         if (threadIdx.x < 12) bench.pose[threadIdx.x] = start[threadIdx.x];
         __syncthreads();
-        const bool valid = refine_from(m, bench, near, true, COARSE, FEW_ITERATIONS);
+        const u32 count = gather_near(m, bench, chosen, near, true);
+        if (threadIdx.x == 0) m.gathered[b] = count;
+        const bool valid = refine(m, bench, near, count, COARSE, FEW_ITERATIONS);
         const uint2 support = support_of(m, bench);
         write_scored(own, bench, valid, support);
     } else {
@@ -570,21 +609,24 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, con
     const bool any = __ldcg(&first.valid);
     if (threadIdx.x < 12) bench.pose[threadIdx.x] = __ldcg(&first.pose[threadIdx.x]);
     __syncthreads();
-    const bool valid = any && refine_from(m, bench, near, true, FINE, ITERATIONS);
-    const uint2 support = valid ? support_of(m, bench) : make_uint2(0, 0);
-    write_scored(findings.best, bench, valid, support);
-    const Single pose = single_of(bench.pose);
+    // What was near at its start.
+    const bool valid =
+        any && refine(m, bench, near_of(m, order[0]), __ldcg(m.gathered + order[0]), FINE, ITERATIONS);
     const Frame& frame = *m.frame;
     u32 *mask = (u32*)m.mask, *gone = (u32*)m.gone;
-    for (u32 i = threadIdx.x; i < frame.padded; i += LANES) {
-        const float square = valid ? square_residual(m, pose, i) : nanf("");
+    Tally tally;
+    scan(m, single_of(bench.pose), [&](u32 i, float square) {
+        if (!valid) square = nanf("");
+        tally.add(m, frame, i, square);
         const u32 inliers = __ballot_sync(FULL, square < frame.theta2);
         const u32 leave = __ballot_sync(FULL, square < frame.cut2);
         if (lane_id() == 0) {
             mask[i / WARP] = inliers;
             gone[i / WARP] = leave;
         }
-    }
+    });
+    const uint2 support = tally.total();
+    write_scored(findings.best, bench, valid, support);
     if (threadIdx.x == 0) findings.inliers = support.y;
 }
 #endif

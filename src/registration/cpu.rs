@@ -62,6 +62,8 @@ pub(super) struct CpuSearch {
     trail: Trail,
     /// What the last `find` refined, best first.
     candidates: Candidates,
+    /// The hypothesis that the best of them was refined from.
+    start: Pose,
     gone: Vec<u64>,
     refiner: Refiner,
     examiner: Examiner,
@@ -83,6 +85,7 @@ impl Cpu {
             bounded: None,
             trail: Trail::default(),
             candidates: Candidates::default(),
+            start: Pose::identity(),
             gone: Vec::with_capacity(capacity.div_ceil(BLOCK)),
             refiner: Refiner::with_capacity(capacity),
             examiner: Examiner::with_capacity(capacity),
@@ -122,7 +125,8 @@ impl Engine for CpuSearch {
         let summary = self.search(task, pivots, clock)?;
         self.candidates = self.refine_best(task, CANDIDATES[0]);
         let best = self.candidates.first();
-        let best = best.and_then(|best| self.refiner.refine(layout, &best.pose, theta, Aim::Best));
+        let best =
+            best.and_then(|best| self.refiner.go_on(layout, &self.start, &best.pose, theta, Aim::Best));
         let Some(best) = best.map(|pose| scored(task, pose)) else {
             return Ok((summary, None));
         };
@@ -185,7 +189,11 @@ impl CpuSearch {
         let mut refined = Candidates::default();
         for start in starts.iter() {
             if let Some(pose) = self.refiner.refine(task.layout, &start.pose, theta, Aim::Rank) {
-                refined.push(scored(task, pose));
+                let scored = scored(task, pose);
+                if refined.iter().all(|other| other.rank() < scored.rank()) {
+                    self.start = start.pose;
+                }
+                refined.push(scored);
             }
         }
         refined.sort();

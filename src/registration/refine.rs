@@ -115,13 +115,25 @@ impl Refiner {
     /// The best pose near `start`, a reflection if `start` is one; `None` if no correspondence is
     /// near.
     pub fn refine(&mut self, layout: &Layout, start: &Pose, theta: f64, aim: Aim) -> Option<Pose> {
+        self.go_on(layout, start, start, theta, aim)
+    }
+
+    /// The same from another pose on, with the correspondences that are near `start`.
+    pub fn go_on(
+        &mut self,
+        layout: &Layout,
+        start: &Pose,
+        from: &Pose,
+        theta: f64,
+        aim: Aim,
+    ) -> Option<Pose> {
         self.gather(layout, start, (REACH * theta).powi(2) as f32, aim != Aim::RankUnweighted);
         let (step, most) = match aim {
             Aim::Best => (FINE, ITERATIONS),
             Aim::Rank | Aim::RankUnweighted => (COARSE, FEW_ITERATIONS),
         };
         let (per_theta2, up) = (1.0 / (theta * theta), layout.up.map(|[_, up]| [up.x, up.y, up.z]));
-        let mut pose = numbers(start);
+        let mut pose = numbers(from);
         let mut about = [0.0; 3];
         // Where the last step of Newton came from.
         let mut before: Option<(Numbers, [f64; 3], [f64; SUMS])> = None;

@@ -138,7 +138,7 @@ pub(super) struct DeviceFindings {
 // The same figures stand in kernels/common.cuh.
 const _: () = assert!(std::mem::size_of::<Frame>() == 296);
 const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1736);
-const _: () = assert!(std::mem::size_of::<Arguments>() == 280);
+const _: () = assert!(std::mem::size_of::<Arguments>() == 288);
 
 // SAFETY: numbers without gaps, laid out as C does.
 unsafe impl Plain for Frame {}
@@ -179,6 +179,7 @@ pub(super) struct Arguments {
     refined: u64,
     done: u64,
     near: u64,
+    gathered: u64,
     cells: u64,
     table: u32,
     reserved: u32,
@@ -285,7 +286,8 @@ impl Memory {
             chosen: more.bytes(2 * 4 * (CANDIDATES[0] + 1))?,
             refined: more.bytes(CANDIDATES[0] * std::mem::size_of::<Scored>())?,
             done: more.bytes(4)?,
-            near: more.bytes(GATHERERS * 7 * 4 * stride)?,
+            near: more.bytes(GATHERERS * 8 * 4 * stride)?,
+            gathered: more.bytes(4 * CANDIDATES[0])?,
             cells: more.bytes(2 * 4 * table)?,
             table: table as u32,
             reserved: 0,
