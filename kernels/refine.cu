@@ -6,7 +6,7 @@
 
 #define CUT2 9.0
 #define ITERATIONS 30
-#define FEW_ITERATIONS 12
+#define FEW_ITERATIONS 8
 #define FINE 1e-7
 #define COARSE 1e-3
 #define DAMPING 1e-9

@@ -8,7 +8,7 @@ use crate::geometry::{Point, Vector, Vertical};
 pub const BLOCK: usize = 64;
 
 /// Rows of which the median is taken as origin.
-const ORIGIN_ROWS: usize = 255;
+const ORIGIN_ROWS: usize = 63;
 /// Rows of the probe.
 const PROBE_ROWS: usize = 32;
 
@@ -135,16 +135,14 @@ impl Layout {
         let (s, t) = (self.source_origin, self.target_origin);
         let (mut heaviest, mut with_ids) = (0.0f32, false);
         // One pass: the rows are long.
-        let places = sx.iter_mut().zip(sy.iter_mut()).zip(sz.iter_mut());
-        let places = places.zip(tx.iter_mut()).zip(ty.iter_mut()).zip(tz.iter_mut()).zip(weight.iter_mut());
-        for (row, ((((((sx, sy), sz), tx), ty), tz), weight)) in rows.iter().zip(places) {
-            *sx = (row.source.x - s.x) as f32;
-            *sy = (row.source.y - s.y) as f32;
-            *sz = (row.source.z - s.z) as f32;
-            *tx = (row.target.x - t.x) as f32;
-            *ty = (row.target.y - t.y) as f32;
-            *tz = (row.target.z - t.z) as f32;
-            *weight = row.weight;
+        for (i, row) in rows.iter().enumerate().take(padded) {
+            sx[i] = (row.source.x - s.x) as f32;
+            sy[i] = (row.source.y - s.y) as f32;
+            sz[i] = (row.source.z - s.z) as f32;
+            tx[i] = (row.target.x - t.x) as f32;
+            ty[i] = (row.target.y - t.y) as f32;
+            tz[i] = (row.target.z - t.z) as f32;
+            weight[i] = row.weight;
             heaviest = heaviest.max(row.weight);
             with_ids |= row.source_id.is_some() || row.target_id.is_some();
         }

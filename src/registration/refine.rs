@@ -31,7 +31,7 @@ pub const CUT: f64 = 3.0;
 pub const REACH: f64 = 6.0;
 /// Most iterations for the best pose, and where a pose is only to be ranked.
 const ITERATIONS: usize = 30;
-const FEW_ITERATIONS: usize = 12;
+const FEW_ITERATIONS: usize = 8;
 /// A step below this (rad, and centroid in thresholds) ends the refinement.
 const FINE: f64 = 1e-7;
 /// The same where a pose is only to be ranked.
