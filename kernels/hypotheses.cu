@@ -167,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(POSE_THREADS) poses(const Memory m,
         const uint4 triple = m.triples[slot];
         double found[12];
         if (triple.w == 0 || !pose_of(m, triple, found)) {
-            rows[0].x = nanf("");
+            for (int k = 0; k < 3; ++k) rows[k] = make_float4(nanf(""), 0.0f, 0.0f, 0.0f);
             continue;
         }
         for (int k = 0; k < 12; ++k) m.poses[12 * (u64)slot + k] = found[k];
