@@ -523,11 +523,7 @@ impl Gpu {
         let capacity = r.max_correspondences.max(0) as usize;
         let (pivots, per_pivot) = (r.pivots.max(1) as usize, r.triples_per_pivot.max(1) as usize);
         let engine = GpuSearch::new(capacity, pivots, per_pivot, cache)?;
-        let from = match engine.origin() {
-            Origin::Cache(_) => "from the cache".to_owned(),
-            Origin::Compiled(target) => format!("compiled for {target}"),
-        };
-        let what = format!("{}; kernels {from}", engine.device());
+        let what = format!("{}; kernels {}", engine.device(), engine.origin());
         Ok((Self::new(engine, capacity), what))
     }
 }

@@ -1,6 +1,8 @@
 //! The command line.
 
 mod doctor;
+#[cfg(feature = "cuda")]
+mod kernels;
 mod params;
 mod register;
 mod simulate;
@@ -24,6 +26,12 @@ enum Command {
     Register(register::Register),
     /// Write a simulated drive through a building as an MCAP file of ROS 2 messages.
     Simulate(simulate::Simulate),
+    /// Compile the CUDA kernels ahead, for robots without a compiler.
+    ///
+    /// NVRTC makes one file for each architecture. The node takes them from $FLASHREG_KERNELS, or
+    /// from share/flashreg/kernels of its installation.
+    #[cfg(feature = "cuda")]
+    Kernels(kernels::Kernels),
     /// Print every parameter with its default, unit, range and meaning.
     Params(params::PrintParams),
     /// Say what is there, what is missing, and what to do: exit code 0 if the node can run.
@@ -42,6 +50,8 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Register(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
+        #[cfg(feature = "cuda")]
+        Command::Kernels(args) => args.run(),
         Command::Params(args) => {
             args.run();
             ExitCode::SUCCESS
