@@ -34,6 +34,15 @@ words!(
     }
 );
 words!(
+    /// What follows when the GPU is lost.
+    OnFault {
+        /// The CPU takes over.
+        Cpu = "cpu",
+        /// The node ends, for a supervisor to start it again.
+        Exit = "exit",
+    }
+);
+words!(
     /// Which transform the node broadcasts.
     TfMode {
         /// map -> odom (REP-105)
@@ -147,6 +156,8 @@ params! {
     backend: BackendParams {
         /// Which backend computes; an explicit cuda that cannot be had is an error.
         kind: BackendChoice = BackendChoice::Auto, "", Range::OneOf(BackendChoice::WORDS), false;
+        /// What a GPU that fails twice, or does not come back, leads to: the CPU takes over, or the node ends with exit code 1.
+        on_fault: OnFault = OnFault::Cpu, "", Range::OneOf(OnFault::WORDS), false;
         /// Threads of the CPU backend; 0 takes all cores.
         threads: i64 = 0, "", Range::Within(0.0, 1024.0), false;
         /// How the CUDA backend scores edges and selects pivots.

@@ -1,15 +1,19 @@
-//! The kernels: compiled for the device at hand by NVRTC at start, kept in a cache on disk.
+//! The kernels for the device at hand: made ahead, else from a cache on disk, else compiled now.
 //!
-//! A file of the cache carries what it was made from: sources, options, architecture, version of
-//! the compiler. One that does not match, or is damaged, is ignored and replaced.
+//! A file of kernels carries what it was made from: sources, options, architecture. One that does
+//! not match, or is damaged, is not used.
+
+pub mod ahead;
+mod file;
 
 use super::context::{Context, Doing, Kernel};
-use super::device;
 use super::error::GpuError;
+use super::nvrtc::Nvrtc;
 use cudarc::driver::result;
 use cudarc::driver::sys::CUmodule;
-use cudarc::nvrtc::sys as nvrtc;
-use std::ffi::{c_char, c_int, c_void, CString};
+use file::{hash, File};
+use std::ffi::{c_void, CString};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,11 +31,9 @@ const SOURCES: [(&str, &str); 10] = [
     ("examine.cu", include_str!("../../kernels/examine.cu")),
     ("frame.cu", include_str!("../../kernels/frame.cu")),
 ];
-/// Rounding as on the CPU: no contraction, exact division and square root, subnormal numbers kept.
-const OPTIONS: [&str; 5] =
-    ["--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false"];
-/// First bytes of a file of the cache.
-const MAGIC: &[u8] = b"flashreg kernels 1\n";
+/// Options of NVRTC and nvcc alike. Rounding as on the CPU: no contraction, exact division and square
+/// root, subnormal numbers kept.
+const OPTIONS: &str = include_str!("../../kernels/options.txt");
 
 /// The loaded kernels.
 pub struct Bundle {
@@ -48,46 +50,33 @@ unsafe impl Sync for Bundle {}
 /// Where the kernels came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
+    /// A file made ahead.
+    Ahead(PathBuf),
     /// A file of the cache.
     Cache(PathBuf),
     /// Compiled now, for this architecture.
     Compiled(String),
 }
 
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ahead(file) => write!(f, "made ahead, {}", file.display()),
+            Self::Cache(_) => f.write_str("from the cache"),
+            Self::Compiled(target) => write!(f, "compiled for {target}"),
+        }
+    }
+}
+
 impl Bundle {
-    /// Loads the kernels for the device of `context`: from the folder `cache` if they are there,
-    /// else compiled and put there. Without a folder they are compiled.
+    /// Loads the kernels for the device of `context`: those made ahead for its architecture (see
+    /// [`ahead::folders`]), else those in the folder `cache`, else NVRTC compiles them and they are
+    /// put there. Without a folder they are compiled.
     pub fn load(context: &Arc<Context>, cache: Option<&Path>) -> Result<Self, GpuError> {
         context.bind()?;
-        let version = device::probe().nvrtc.map_err(GpuError::Absent)?;
-        let target = Target::of(context.device().compute_capability, version)?;
-        let key = target.key(version);
-        let file = cache.map(|folder| folder.join(format!("{}-{:016x}.kernels", target.name(), hash(&key))));
-        if let Some(file) = &file {
-            if let Some(image) = read(file, &key) {
-                // An image that the driver refuses is as good as none.
-                if let Ok(bundle) = Self::from_image(context, &image, Origin::Cache(file.clone())) {
-                    return Ok(bundle);
-                }
-            }
-        }
-        let image = compile(&target)?;
-        let bundle = Self::from_image(context, &image, Origin::Compiled(target.name()))?;
-        if let Some(file) = &file {
-            if let Err(e) = write(file, &key, &image) {
-                log::warn!("the compiled kernels cannot be kept in {}: {e}", file.display());
-            }
-        }
-        Ok(bundle)
-    }
-
-    fn from_image(context: &Arc<Context>, image: &[u8], origin: Origin) -> Result<Self, GpuError> {
-        // The driver reads a text (PTX) up to its zero.
-        let mut image = image.to_vec();
-        image.push(0);
-        // SAFETY: a cubin or PTX, followed by a zero.
-        let module = unsafe { result::module::load_data(image.as_ptr().cast::<c_void>()) }
-            .doing("loading the kernels")?;
+        let [major, minor] = context.device().compute_capability;
+        let load = |image: &[u8]| load(context, image);
+        let (module, origin) = find(10 * major + minor, &ahead::folders(), cache, Nvrtc::get, load)?;
         Ok(Self { module, context: Arc::clone(context), origin })
     }
 
@@ -108,10 +97,68 @@ impl Bundle {
 impl Drop for Bundle {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: loaded in `from_image`. An error leaves nothing to be done.
+            // SAFETY: loaded in `Bundle::load`. An error leaves nothing to be done.
             let _ = unsafe { result::module::unload(self.module) };
         }
     }
+}
+
+fn load(context: &Context, image: &[u8]) -> Result<CUmodule, GpuError> {
+    context.bind()?;
+    // The driver reads a text (PTX) up to its zero.
+    let image = [image, &[0]].concat();
+    // SAFETY: a cubin or PTX, followed by a zero.
+    unsafe { result::module::load_data(image.as_ptr().cast::<c_void>()) }.doing("loading the kernels")
+}
+
+/// The first kernels for the architecture `device` that `load` takes. The compiler is asked for only
+/// if none were made ahead.
+fn find<T>(
+    device: i32,
+    ahead: &[PathBuf],
+    cache: Option<&Path>,
+    nvrtc: impl FnOnce() -> Result<&'static Nvrtc, String>,
+    load: impl Fn(&[u8]) -> Result<T, GpuError>,
+) -> Result<(T, Origin), GpuError> {
+    let exact = Target::exactly(device);
+    for path in ahead.iter().map(|folder| ahead::path(folder, &exact)) {
+        let why = match File::read_made_from(&path, &exact.key()) {
+            Ok(file) => match load(&file.image) {
+                Ok(loaded) => return Ok((loaded, Origin::Ahead(path))),
+                Err(e) => e.to_string(),
+            },
+            Err(why) => why.to_string(),
+        };
+        log::warn!("kernels made ahead, {}: not used: {why}", path.display());
+    }
+    let nvrtc = nvrtc().map_err(|why| {
+        GpuError::Absent(format!("there are no kernels made ahead for {}, and {why}", exact.name()))
+    })?;
+    let target = Target::among(device, &nvrtc.architectures()?)?;
+    let (key, compiler) = (target.key(), compiler(nvrtc));
+    let cached = cache.map(|folder| {
+        let sum = hash(format!("{key} {compiler}"));
+        folder.join(format!("{}-{sum:016x}.kernels", target.name()))
+    });
+    if let Some(path) = &cached {
+        match File::read_made_from(path, &key) {
+            // An image that the driver refuses is as good as none.
+            Ok(file) if file.compiler == compiler => {
+                if let Ok(loaded) = load(&file.image) {
+                    return Ok((loaded, Origin::Cache(path.clone())));
+                }
+            }
+            _ => {}
+        }
+    }
+    let file = File { image: compile(nvrtc, &target)?, key, compiler };
+    let loaded = load(&file.image)?;
+    if let Some(path) = &cached {
+        if let Err(e) = file.write(path) {
+            log::warn!("the compiled kernels cannot be kept in {}: {e}", path.display());
+        }
+    }
+    Ok((loaded, Origin::Compiled(target.name())))
 }
 
 /// The folder of the cache: `$XDG_CACHE_HOME/flashreg`, else `~/.cache/flashreg`, else none.
@@ -131,12 +178,9 @@ struct Target {
 }
 
 impl Target {
-    fn of([major, minor]: [i32; 2], version: [i32; 2]) -> Result<Self, GpuError> {
-        if version < [11, 2] {
-            let [a, b] = version;
-            return Err(GpuError::Absent(format!("NVRTC {a}.{b} is too old: 11.2 or newer is needed")));
-        }
-        Self::among(10 * major + minor, &supported()?)
+    /// Machine code for one architecture.
+    fn exactly(architecture: i32) -> Self {
+        Self { architecture, machine_code: true }
     }
 
     /// The best target for a device among what the compiler knows.
@@ -159,128 +203,31 @@ impl Target {
         format!("{kind}_{}", self.architecture)
     }
 
-    /// Everything that the compiled kernels depend on.
-    fn key(&self, [major, minor]: [i32; 2]) -> String {
+    /// Everything that compiled kernels depend on, but for the compiler.
+    fn key(&self) -> String {
         let sources: String = SOURCES.iter().map(|(name, text)| format!("{name}\n{text}\n")).collect();
-        format!("{} nvrtc {major}.{minor} {OPTIONS:?} {:016x}", self.name(), hash(&sources))
+        let options: Vec<&str> = OPTIONS.split_whitespace().collect();
+        format!("{} {} {:016x}", self.name(), options.join(" "), hash(&sources))
     }
 }
 
-/// FNV-1a, 64 bits.
-fn hash(text: impl AsRef<[u8]>) -> u64 {
-    text.as_ref()
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |h, byte| (h ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+/// Name and version of the compiler.
+fn compiler(nvrtc: &Nvrtc) -> String {
+    let [major, minor] = nvrtc.version();
+    format!("NVRTC {major}.{minor}")
 }
 
-/// Layout of a file: magic, key and a line feed, hash of the image as 8 bytes, image.
-fn read(file: &Path, key: &str) -> Option<Vec<u8>> {
-    let bytes = std::fs::read(file).ok()?;
-    let rest = bytes.strip_prefix(MAGIC)?.strip_prefix(key.as_bytes())?.strip_prefix(b"\n")?;
-    let (sum, image) = rest.split_first_chunk::<8>()?;
-    (u64::from_le_bytes(*sum) == hash(image) && !image.is_empty()).then(|| image.to_vec())
-}
-
-/// Written beside and renamed, so that no reader sees half a file.
-fn write(file: &Path, key: &str, image: &[u8]) -> std::io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let bytes = [MAGIC, key.as_bytes(), b"\n", &hash(image).to_le_bytes(), image].concat();
-    static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let beside = file.with_extension(format!("{}.{count}.new", std::process::id()));
-    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, file));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    written
-}
-
-fn checked(doing: &str, code: nvrtc::nvrtcResult) -> Result<(), GpuError> {
-    match code {
-        nvrtc::nvrtcResult::NVRTC_SUCCESS => Ok(()),
-        code => Err(GpuError::Compile(format!("NVRTC, {doing}: {code:?}"))),
-    }
-}
-
-/// Architectures that the compiler knows. NVRTC must be there.
-fn supported() -> Result<Vec<i32>, GpuError> {
-    let mut count: c_int = 0;
-    // SAFETY: writes one integer.
-    checked("counting architectures", unsafe { nvrtc::nvrtcGetNumSupportedArchs(&mut count) })?;
-    let mut list = vec![0; usize::try_from(count).unwrap_or(0)];
-    // SAFETY: as many integers as it said.
-    checked("listing architectures", unsafe { nvrtc::nvrtcGetSupportedArchs(list.as_mut_ptr()) })?;
-    Ok(list)
-}
-
-/// A program of NVRTC.
-struct Program(nvrtc::nvrtcProgram);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // SAFETY: made by nvrtcCreateProgram. An error leaves nothing to be done.
-        let _ = unsafe { nvrtc::nvrtcDestroyProgram(&mut self.0) };
-    }
-}
-
-impl Program {
-    /// Reads a text or an image: its size, then its bytes.
-    fn get(
-        &self,
-        doing: &str,
-        size: unsafe fn(nvrtc::nvrtcProgram, *mut usize) -> nvrtc::nvrtcResult,
-        bytes: unsafe fn(nvrtc::nvrtcProgram, *mut c_char) -> nvrtc::nvrtcResult,
-    ) -> Result<Vec<u8>, GpuError> {
-        let mut len = 0usize;
-        // SAFETY: writes one size.
-        checked(doing, unsafe { size(self.0, &mut len) })?;
-        let mut out = vec![0u8; len];
-        // SAFETY: writes as many bytes as it said.
-        checked(doing, unsafe { bytes(self.0, out.as_mut_ptr().cast()) })?;
-        Ok(out)
-    }
-}
-
-fn compile(target: &Target) -> Result<Vec<u8>, GpuError> {
-    let text = |s: &str| CString::new(s).map_err(|_| GpuError::Compile("a zero in the sources".to_owned()));
-    let sources = SOURCES.iter().map(|(_, source)| text(source)).collect::<Result<Vec<_>, _>>()?;
-    let names = SOURCES.iter().map(|(name, _)| text(name)).collect::<Result<Vec<_>, _>>()?;
-    let mut options = OPTIONS.iter().map(|o| text(o)).collect::<Result<Vec<_>, _>>()?;
-    options.push(text(&format!("--gpu-architecture={}", target.name()))?);
-    let pointers = |list: &[CString]| list.iter().map(|s| s.as_ptr()).collect::<Vec<_>>();
-    let (source_list, name_list, option_list) = (pointers(&sources), pointers(&names), pointers(&options));
-    let [main, headers @ ..] = source_list.as_slice() else { return Ok(Vec::new()) };
-    let [main_name, header_names @ ..] = name_list.as_slice() else { return Ok(Vec::new()) };
-    let mut raw: nvrtc::nvrtcProgram = std::ptr::null_mut();
-    // SAFETY: texts that end in zero and outlive the program.
-    checked("reading the sources", unsafe {
-        nvrtc::nvrtcCreateProgram(
-            &mut raw,
-            *main,
-            *main_name,
-            headers.len() as c_int,
-            headers.as_ptr(),
-            header_names.as_ptr(),
-        )
-    })?;
-    let program = Program(raw);
-    // SAFETY: texts that end in zero.
-    let code =
-        unsafe { nvrtc::nvrtcCompileProgram(program.0, option_list.len() as c_int, option_list.as_ptr()) };
-    if code != nvrtc::nvrtcResult::NVRTC_SUCCESS {
-        let log = program.get("log", nvrtc::nvrtcGetProgramLogSize, nvrtc::nvrtcGetProgramLog)?;
-        return Err(GpuError::Compile(String::from_utf8_lossy(&log).trim_matches('\0').trim().to_owned()));
-    }
-    match target.machine_code {
-        true => program.get("machine code", nvrtc::nvrtcGetCUBINSize, nvrtc::nvrtcGetCUBIN),
-        false => program.get("PTX", nvrtc::nvrtcGetPTXSize, nvrtc::nvrtcGetPTX),
-    }
+fn compile(nvrtc: &Nvrtc, target: &Target) -> Result<Vec<u8>, GpuError> {
+    let architecture = format!("--gpu-architecture={}", target.name());
+    let options: Vec<&str> = OPTIONS.split_whitespace().chain([architecture.as_str()]).collect();
+    nvrtc.compile(&SOURCES, &options, target.machine_code)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::nvrtc::tests::nvrtc;
+    use rayon::prelude::*;
 
     #[test]
     fn the_target_is_the_device_or_the_nearest_older_architecture() {
@@ -295,49 +242,93 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_file_of_the_same_key_is_taken() {
+    fn the_key_names_all_that_matters() {
+        let target = Target::exactly(87);
+        let key = target.key();
+        assert_ne!(key, Target { machine_code: false, ..target }.key());
+        assert_ne!(key, Target::exactly(86).key());
+        assert!(key.contains("--fmad=false") && !key.contains('\n'), "{key}");
+    }
+
+    fn no_compiler() -> Result<&'static Nvrtc, String> {
+        Err("there is no compiler".to_owned())
+    }
+
+    /// Files of kernels as another compiler may have made them, for the architectures.
+    fn made_ahead(architectures: &[i32]) -> (tempfile::TempDir, Vec<PathBuf>) {
         let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("made").join("a.kernels");
-        assert_eq!(read(&file, "key"), None);
-        write(&file, "key", b"image").expect("written");
-        assert_eq!(read(&file, "key").as_deref(), Some(b"image".as_slice()));
-        assert_eq!(read(&file, "other"), None);
-        let good = std::fs::read(&file).expect("readable");
-        for end in 0..good.len() {
-            std::fs::write(&file, &good[..end]).expect("written");
-            assert_eq!(read(&file, "key"), None, "cut at {end}");
+        for target in architectures.iter().map(|architecture| Target::exactly(*architecture)) {
+            let file = File { key: target.key(), compiler: "another".into(), image: vec![7; 9] };
+            file.write(&ahead::path(folder.path(), &target)).expect("written");
         }
-        for at in 0..good.len() {
-            let mut bad = good.clone();
-            bad[at] ^= 1;
-            std::fs::write(&file, &bad).expect("written");
-            assert_eq!(read(&file, "key"), None, "changed at {at}");
-        }
-        write(&file, "key", b"image").expect("replaced");
-        assert!(read(&file, "key").is_some());
-        assert_eq!(std::fs::read_dir(file.parent().expect("a folder")).expect("readable").count(), 1);
+        let folders = vec![folder.path().join("nowhere"), folder.path().to_owned()];
+        (folder, folders)
     }
 
     #[test]
-    fn the_key_names_all_that_matters() {
-        let target = Target { architecture: 87, machine_code: true };
-        let key = target.key([12, 6]);
-        assert_ne!(key, target.key([12, 7]));
-        assert_ne!(key, Target { machine_code: false, ..target }.key([12, 6]));
-        assert!(key.contains("--fmad=false"), "{key}");
+    fn kernels_made_ahead_need_no_compiler() {
+        let (folder, folders) = made_ahead(&[87, 90]);
+        let image = |image: &[u8]| Ok(image.to_vec());
+        let found = find(87, &folders, None, no_compiler, image);
+        let path = folder.path().join("sm_87.kernels");
+        assert_eq!(found, Ok((vec![7; 9], Origin::Ahead(path.clone()))));
+        assert!(Origin::Ahead(path).to_string().contains("sm_87.kernels"));
+        // Only for the exact architecture.
+        let why = find(86, &folders, None, no_compiler, image).expect_err("none for 86").to_string();
+        assert!(why.contains("sm_86") && why.contains("there is no compiler"), "{why}");
+    }
+
+    #[test]
+    fn what_was_made_ahead_and_cannot_be_used_leaves_it_to_the_compiler() {
+        let (folder, folders) = made_ahead(&[87]);
+        let path = folder.path().join("sm_87.kernels");
+        let good = std::fs::read(&path).expect("readable");
+        let asked = || find(87, &folders, None, no_compiler, |image| Ok(image.len())).is_err();
+        assert!(!asked());
+        std::fs::write(&path, &good[..good.len() - 1]).expect("written");
+        assert!(asked(), "damaged");
+        std::fs::write(&path, "something else").expect("written");
+        assert!(asked(), "foreign");
+        let stale = File { key: Target::exactly(90).key(), compiler: "another".into(), image: vec![7] };
+        stale.write(&path).expect("written");
+        assert!(asked(), "made from something else");
+        std::fs::write(&path, &good).expect("written");
+        let refused = |_: &[u8]| Err::<(), _>(GpuError::Absent("the driver is too old".into()));
+        assert!(find(87, &folders, None, no_compiler, refused).is_err(), "refused by the driver");
+    }
+
+    #[test]
+    fn compiled_kernels_are_kept_in_the_cache() {
+        if nvrtc().is_none() {
+            return;
+        }
+        let (_folder, folders) = made_ahead(&[87]);
+        let cache = tempfile::tempdir().expect("a folder");
+        let load = |image: &[u8]| match image.starts_with(b"\x7fELF") {
+            true => Ok(()),
+            false => Err(GpuError::Absent("no machine code".into())),
+        };
+        let origin = || find(87, &folders, Some(cache.path()), Nvrtc::get, load).map(|(_, origin)| origin);
+        assert_eq!(origin(), Ok(Origin::Compiled("sm_87".into())));
+        let entry =
+            std::fs::read_dir(cache.path()).expect("readable").next().expect("a file").expect("a file");
+        assert_eq!(origin(), Ok(Origin::Cache(entry.path())));
+        let damaged = std::fs::read(entry.path()).expect("readable").split_off(1);
+        std::fs::write(entry.path(), damaged).expect("written");
+        assert_eq!(origin(), Ok(Origin::Compiled("sm_87".into())));
+        assert_eq!(origin(), Ok(Origin::Cache(entry.path())));
     }
 
     #[test]
     fn the_kernels_compile_for_every_architecture() {
-        if device::probe().nvrtc.is_err() {
-            println!("skipped: no NVRTC");
-            return;
-        }
-        let known = supported().expect("a list");
-        for architecture in known.into_iter().filter(|a| *a >= 75) {
-            let image = compile(&Target { architecture, machine_code: true }).expect("compiles");
+        let Some(nvrtc) = nvrtc() else { return };
+        let known = nvrtc.architectures().expect("a list");
+        let known: Vec<i32> = ahead::ARCHITECTURES.into_iter().filter(|a| known.contains(a)).collect();
+        assert!(known.contains(&87), "{known:?}");
+        known.into_par_iter().for_each(|architecture| {
+            let image = compile(nvrtc, &Target::exactly(architecture)).expect("compiles");
             assert!(image.starts_with(b"\x7fELF"), "sm_{architecture}");
             println!("sm_{architecture}: {} bytes", image.len());
-        }
+        });
     }
 }

@@ -108,16 +108,6 @@ mod imp {
     }
 
     pub fn nvrtc() -> Result<[i32; 2], String> {
-        use cudarc::nvrtc::sys;
-        // SAFETY: loads the library and drops it again; it has no load-time conditions.
-        if !unsafe { sys::is_culib_present() } {
-            return Err("the CUDA run-time compiler (libnvrtc) is not installed".to_owned());
-        }
-        let (mut major, mut minor) = (0, 0);
-        // SAFETY: writes two integers.
-        unsafe { sys::nvrtcVersion(&mut major, &mut minor) }
-            .result()
-            .map_err(|e| format!("the CUDA run-time compiler tells no version: {:?}", e.0))?;
-        Ok([major, minor])
+        crate::gpu::nvrtc::Nvrtc::get().map(|nvrtc| nvrtc.version())
     }
 }

@@ -9,5 +9,7 @@ pub mod bundle;
 pub mod context;
 pub mod device;
 mod error;
+#[cfg(feature = "cuda")]
+pub mod nvrtc;
 
 pub use error::GpuError;

@@ -153,4 +153,9 @@ impl Localizer {
     pub fn why(&self) -> &str {
         self.registrar.why()
     }
+
+    /// Why the GPU is lost for good: the node should end. See [`Registrar::lost`].
+    pub fn lost(&self) -> Option<&str> {
+        self.registrar.lost()
+    }
 }

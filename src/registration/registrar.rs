@@ -3,7 +3,7 @@
 use super::cpu::Cpu;
 use super::{Problem, Reason, Registration};
 use crate::gpu::GpuError;
-use crate::params::{BackendChoice, Params, Search};
+use crate::params::{BackendChoice, OnFault, Params, Search};
 use crate::status::Status;
 
 /// Something that registers: the same numbers out of every one.
@@ -73,7 +73,8 @@ const BOUNDED: &str = "search: bounded runs on the CPU, the CUDA kernels are tho
 /// `registration.max_correspondences` and reused.
 ///
 /// A CUDA error during a registration gives [`Status::GpuFault`] for that frame. The backend is
-/// then made anew; after the second error the CPU takes its place.
+/// then made anew. If it cannot be, and after the second error, the CPU takes its place; or, with
+/// `backend.on_fault` exit, the GPU stays lost ([`Registrar::lost`]) and every frame is a fault.
 pub struct Registrar {
     backend: Box<dyn Backend>,
     why: String,
@@ -86,6 +87,7 @@ pub struct Registrar {
     /// Makes the CUDA backend anew.
     remake: fn(&Params) -> Result<Made, GpuError>,
     faults: u64,
+    lost: Option<String>,
     /// The CPU for what the CUDA backend does not do; made when first needed.
     stand_in: Option<Cpu>,
 }
@@ -113,6 +115,7 @@ impl Registrar {
             start: params.clone(),
             remake: cuda,
             faults: 0,
+            lost: None,
             stand_in: None,
         })
     }
@@ -143,7 +146,6 @@ impl Registrar {
                 result.clone_from(self.register(problem, params));
             }
         } else if let Err(error) = self.at_the_same_time(problems, params, &mut results) {
-            self.twins.clear();
             self.replace(&error);
         }
         self.results = results;
@@ -199,8 +201,13 @@ impl Registrar {
         }
     }
 
-    /// After an error of the backend: the same anew, once, then the CPU.
+    /// After an error of the backend: the same anew, once, then what `backend.on_fault` says.
     fn replace(&mut self, error: &GpuError) {
+        if self.lost.is_some() {
+            return;
+        }
+        // They hold the failed context.
+        self.twins.clear();
         self.faults += 1;
         log::error!("the CUDA backend failed: {error}");
         let again = match self.faults {
@@ -211,6 +218,13 @@ impl Registrar {
             Ok(()) => return,
             Err(why) => why,
         };
+        if self.start.backend.on_fault == OnFault::Exit {
+            log::error!("the GPU is lost: {why}");
+            // Nothing is left to be asked of it.
+            self.backend = Box::new(Gone);
+            self.lost = Some(why);
+            return;
+        }
         match Cpu::start(&self.start) {
             Ok(cpu) => {
                 log::error!("the CPU takes over: {why}");
@@ -245,6 +259,11 @@ impl Registrar {
     /// Why this backend was chosen, for the log and `/diagnostics`; for CUDA also the device.
     pub fn why(&self) -> &str {
         &self.why
+    }
+
+    /// Why the GPU is lost for good, with `backend.on_fault` exit: the program should end.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
     }
 
     /// Errors of the GPU so far.
@@ -322,9 +341,12 @@ mod tests {
     }
 
     fn registrar(remake: fn(&Params) -> Result<Made, GpuError>) -> Registrar {
-        let params = small();
-        let (backend, why) = fake(&params).expect("a fake");
-        Registrar { backend, why, remake, ..Registrar::new(&params).expect("the CPU") }
+        registrar_with(&small(), remake)
+    }
+
+    fn registrar_with(params: &Params, remake: fn(&Params) -> Result<Made, GpuError>) -> Registrar {
+        let (backend, why) = fake(params).expect("a fake");
+        Registrar { backend, why, remake, ..Registrar::new(params).expect("the CPU") }
     }
 
     fn problem() -> Problem {
@@ -349,6 +371,38 @@ mod tests {
         assert_eq!(seen, [good("cuda"), fault, good("cuda"), fault, good("cpu"), good("cpu")]);
         assert_eq!((registrar.faults(), registrar.backend()), (2, "cpu"));
         assert!(registrar.why().contains("700"), "{}", registrar.why());
+        assert_eq!(registrar.lost(), None);
+    }
+
+    #[test]
+    fn with_exit_the_second_fault_loses_the_gpu_for_good() {
+        let (mut params, problem) = (small(), problem());
+        params.backend.on_fault = OnFault::Exit;
+        let mut registrar = registrar_with(&params, fake);
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            let fault = registrar.register(&problem, &params).status == Status::GpuFault;
+            seen.push((fault, registrar.lost().is_some()));
+        }
+        let (good, fault, lost) = ((false, false), (true, false), (true, true));
+        assert_eq!(seen, [good, fault, good, lost, lost, lost]);
+        assert_eq!((registrar.faults(), registrar.backend()), (2, "cuda"));
+        let why = registrar.lost().unwrap_or_default();
+        assert!(why.contains("failed 2 times") && why.contains("700"), "{why}");
+    }
+
+    #[test]
+    fn with_exit_a_gpu_that_does_not_come_back_is_lost_at_once() {
+        let (mut params, problem) = (small(), problem());
+        params.backend.on_fault = OnFault::Exit;
+        let gone = |_: &Params| Err(GpuError::Absent("there is no CUDA device".to_owned()));
+        let mut registrar = registrar_with(&params, gone);
+        registrar.register(&problem, &params);
+        assert_eq!(registrar.lost(), None);
+        let r = registrar.register(&problem, &params);
+        assert_eq!((r.status, r.reason, r.backend), (Status::GpuFault, Reason::GpuFault(700), "cuda"));
+        let why = registrar.lost().unwrap_or_default();
+        assert!(why.contains("700") && why.contains("there is no CUDA device"), "{why}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{clean, lock, time, NodeClock};
 use crate::latency::Ring;
+use crate::localizer::Localizer;
 use crate::registration::StageTimes;
 use crate::status::{Counter, Counters, Status};
 use r2r::diagnostic_msgs::msg::{DiagnosticArray, DiagnosticStatus, KeyValue};
@@ -75,7 +76,7 @@ pub struct State {
     pub generation: u64,
     /// Input older than this is named as the cause.
     pub silent_after: Duration,
-    /// Set once: the worker is gone.
+    /// Set once: the worker is gone, and the node with it.
     pub failure: Option<String>,
     /// `cpu` or `cuda`.
     pub backend: String,
@@ -109,6 +110,18 @@ impl State {
             latency: series().map(|_| Ring::new()).collect(),
             arrivals: [None; 64],
             arrived: 0,
+        }
+    }
+
+    /// Takes over what computes; only a GPU that fails changes it.
+    pub fn set_backend(&mut self, localizer: &Localizer) {
+        if (self.backend.as_str(), self.backend_why.as_str()) != (localizer.backend(), localizer.why()) {
+            self.backend = localizer.backend().to_owned();
+            self.backend_why = localizer.why().to_owned();
+            self.device = match localizer.backend() {
+                "cuda" => localizer.why().to_owned(),
+                _ => format!("CPU, {} cores", std::thread::available_parallelism().map_or(1, |n| n.get())),
+            };
         }
     }
 

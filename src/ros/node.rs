@@ -22,6 +22,7 @@ use r2r::{Context, Node, QosProfile};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::task::LocalSet;
 
@@ -54,6 +55,9 @@ pub enum NodeError {
     /// A thread or a signal handler could not be had.
     #[error("operating system: {0}")]
     System(#[from] std::io::Error),
+    /// The GPU failed for good and `backend.on_fault` is exit.
+    #[error("the GPU is lost: {0}")]
+    GpuLost(String),
     /// The worker died.
     #[error("internal error: {0}")]
     Worker(String),
@@ -64,7 +68,7 @@ impl NodeError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Argument(_) | Self::Parameter(_) | Self::RosArguments(_) | Self::Backend(_) => 2,
-            Self::Ros(_) | Self::System(_) | Self::Worker(_) => 1,
+            Self::Ros(_) | Self::System(_) | Self::GpuLost(_) | Self::Worker(_) => 1,
         }
     }
 }
@@ -163,13 +167,7 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    let died = worker.join().is_err();
-    let failure = lock(&reporter.state).failure.clone();
-    match failure {
-        Some(failure) => Err(NodeError::Worker(failure)),
-        None if died => Err(NodeError::Worker("the worker died".into())),
-        None => Ok(()),
-    }
+    worker.join().unwrap_or_else(|_| Err(NodeError::Worker("the worker died".into())))
 }
 
 /// The ROS context. r2r panics where rcl cannot read the arguments.
@@ -197,12 +195,7 @@ fn reporter(
 ) -> Result<Reporter, NodeError> {
     let limit = params.tf.hold_sec.max(params.input.max_age_sec);
     let mut state = State::new(Duration::from_secs_f64(limit));
-    state.backend = localizer.backend().to_owned();
-    state.backend_why = localizer.why().to_owned();
-    state.device = match localizer.backend() {
-        "cuda" => localizer.why().to_owned(),
-        _ => format!("CPU, {} cores", std::thread::available_parallelism().map_or(1, |n| n.get())),
-    };
+    state.set_backend(localizer);
     let publisher = node.create_publisher("/diagnostics", QosProfile::default())?;
     let name = node.fully_qualified_name()?;
     Ok(Reporter::new(state, publisher, clock.clone(), name.trim_start_matches('/')))
@@ -314,16 +307,23 @@ fn warn_unanswered(sent: r2r::Result<()>) {
     }
 }
 
-/// Starts the worker. If it panics the state says so, the last diagnostics go out, and the node
-/// stops.
-fn start_worker(worker: Worker, stop: &Arc<AtomicBool>) -> std::io::Result<std::thread::JoinHandle<()>> {
+/// Starts the worker. If it panics or loses the GPU the state says so, the last diagnostics go out,
+/// and the node stops.
+fn start_worker(
+    worker: Worker,
+    stop: &Arc<AtomicBool>,
+) -> std::io::Result<JoinHandle<Result<(), NodeError>>> {
     let (reporter, stop) = (worker.reporter.clone(), stop.clone());
     std::thread::Builder::new().name("localizer".into()).spawn(move || {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| worker.run())) {
-            lock(&reporter.state).failure = Some(panic_text(panic.as_ref()));
-            reporter.publish();
-            stop.store(true, Ordering::Relaxed);
-        }
+        let error = match catch_unwind(AssertUnwindSafe(|| worker.run())) {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(why)) => NodeError::GpuLost(why),
+            Err(panic) => NodeError::Worker(panic_text(panic.as_ref())),
+        };
+        lock(&reporter.state).failure = Some(error.to_string());
+        reporter.publish();
+        stop.store(true, Ordering::Relaxed);
+        Err(error)
     })
 }
 

@@ -34,8 +34,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Works until the inbox says stop.
-    pub(super) fn run(mut self) {
+    /// Works until the inbox says stop, or the GPU is lost; the error says why.
+    pub(super) fn run(mut self) -> Result<(), String> {
         // The message that waits for transforms or the clock, and until when; then the last one.
         let mut waiting: Option<(Message, Instant)> = None;
         let mut last: Option<Message> = None;
@@ -43,7 +43,7 @@ impl Worker {
             let on = if waiting.is_some() { WakeOn::InputOrTransforms } else { WakeOn::Input };
             let mut work = self.inbox.take(on, waiting.as_ref().map(|(_, until)| *until));
             if work.stop {
-                return;
+                return Ok(());
             }
             self.count_overwritten(work.overwritten);
             self.obey(&mut work);
@@ -69,6 +69,9 @@ impl Worker {
                     }
                     Err(until) => waiting = Some((message, until)),
                 }
+            }
+            if let Some(why) = self.localizer.lost() {
+                return Err(why.to_owned());
             }
         }
     }
@@ -184,6 +187,7 @@ impl Worker {
         let changed = {
             let mut state = lock(&self.reporter.state);
             let frame = localizer.frame();
+            state.set_backend(localizer);
             state.status = if self.active { frame.status } else { Status::Inactive };
             state.message.clone_from(&frame.message);
             if state.status == Status::WaitingInput {

@@ -207,7 +207,8 @@ fn cuda(checks: &mut Vec<Check>, cuda: &CudaProbe) {
         (Err(why), Some(_)) => Check::note(
             "CUDA compiler",
             why,
-            "install libnvrtc of the CUDA toolkit (12.x), or use a kernel bundle made for this device",
+            "not needed with kernels made ahead for this device (see backend below); else install libnvrtc \
+             of the CUDA toolkit, or set FLASHREG_NVRTC to its path",
         ),
         (Err(why), None) => Check::note("CUDA compiler", why, "not needed without a CUDA device"),
     });

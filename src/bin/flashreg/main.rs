@@ -2,6 +2,8 @@
 
 mod bench;
 mod doctor;
+#[cfg(feature = "cuda")]
+mod kernels;
 mod params;
 mod register;
 mod simulate;
@@ -27,6 +29,12 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Measure how long a registration takes, as a whole and stage by stage.
     Bench(bench::Bench),
+    /// Compile the CUDA kernels ahead, for robots without a compiler.
+    ///
+    /// NVRTC makes one file for each architecture. The node takes them from $FLASHREG_KERNELS, or
+    /// from share/flashreg/kernels of its installation.
+    #[cfg(feature = "cuda")]
+    Kernels(kernels::Kernels),
     /// Print every parameter with its default, unit, range and meaning.
     Params(params::PrintParams),
     /// Say what is there, what is missing, and what to do: exit code 0 if the node can run.
@@ -46,6 +54,8 @@ fn main() -> ExitCode {
         Command::Register(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
         Command::Bench(args) => report(args.run()),
+        #[cfg(feature = "cuda")]
+        Command::Kernels(args) => args.run(),
         Command::Params(args) => {
             args.run();
             ExitCode::SUCCESS

@@ -379,11 +379,7 @@ impl Gpu {
     /// the log.
     pub fn start(params: &Params, cache: Option<&Path>) -> Result<(Self, String), GpuError> {
         let engine = GpuEngine::new(params, cache)?;
-        let from = match engine.origin() {
-            Origin::Cache(_) => "from the cache".to_owned(),
-            Origin::Compiled(target) => format!("compiled for {target}"),
-        };
-        let what = format!("{}; kernels {from}; {}", engine.device(), engine.way());
+        let what = format!("{}; kernels {}; {}", engine.device(), engine.origin(), engine.way());
         Ok((Self::new(engine, params.registration.max_correspondences.max(0) as usize), what))
     }
 }
