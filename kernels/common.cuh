@@ -46,8 +46,8 @@ struct Frame {
     u32 pivots[2], per_pivot;
     // Hypotheses that are refined after each search.
     u32 candidates[2];
-    // What there is besides the points; 0 or 1.
-    u32 has_heights, has_ids, has_vertical, has_weights;
+    // What there is besides the points, and whether all of it is on the device already; 0 or 1.
+    u32 has_heights, has_ids, has_vertical, has_weights, is_here;
     // 0 inliers, 1 linear, 2 quadratic.
     u32 metric;
     // Rule of the edges, and factors of its condition without square roots.
@@ -56,6 +56,7 @@ struct Frame {
     float theta2, per_theta2, cut2, reach2;
     // Samples of the chance count.
     u32 samples;
+    u32 reserved;
     double theta, min_height;
     // Mean of some source points and of their products xx yy zz xy xz yz: tells poses apart.
     double probe_mean[3], probe_square[6];
@@ -191,7 +192,7 @@ struct Memory {
     u64* outbox_mask;
 };
 
-static_assert(sizeof(Frame) == 296 && sizeof(Findings) == 1736 && sizeof(Memory) == 288, "sizes of the host");
+static_assert(sizeof(Frame) == 304 && sizeof(Findings) == 1736 && sizeof(Memory) == 288, "sizes of the host");
 
 // Notes when a stage begins.
 __device__ inline void begin(const Memory& m, u32 round, Stage stage) {

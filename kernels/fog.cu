@@ -207,8 +207,8 @@ extern "C" __global__ void __launch_bounds__(PRUNE_THREADS) prune(const Memory m
         __syncthreads();
         u32 place = places[warp];
         __syncwarp();
-        if (listed == 0 || place + listed > m.room) continue;
         if (lane == 0) m.starts[u] = place;
+        if (listed == 0 || place + listed > m.room) continue;
         for (u32 first = u / 64; first < words; first += WARP) {
             const u32 k = first + lane;
             u64 rest = k < words ? row[k] & bits_above(u, k) : 0;

@@ -19,9 +19,11 @@ extern "C" __global__ void __launch_bounds__(256) receive(const Memory m, const 
     const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
     const Frame& frame = *m.inbox;
     const u32 padded = frame.padded, d = m.stride;
-    take(m.numbers, m.inbox_numbers, 7, d, padded);
-    if (frame.has_heights) take(m.heights, m.inbox_heights, 2, d, padded);
-    if (frame.has_ids) take(m.ids, m.inbox_ids, 2, d, padded);
+    if (!frame.is_here) {
+        take(m.numbers, m.inbox_numbers, 7, d, padded);
+        if (frame.has_heights) take(m.heights, m.inbox_heights, 2, d, padded);
+        if (frame.has_ids) take(m.ids, m.inbox_ids, 2, d, padded);
+    }
     u32* findings = reinterpret_cast<u32*>(m.findings);
     u32* totals = reinterpret_cast<u32*>(m.totals);
     const u32* header = reinterpret_cast<const u32*>(m.inbox);

@@ -226,6 +226,8 @@ __device__ inline void scores_phase(const Memory& m, u32 round, Sog& sog) {
     };
     const u32 listed = totals.listed;
     if (listed <= m.room) {
+        // Scores are read eight at a time.
+        if (blockIdx.x == 0 && threadIdx.x < (8 - listed % 8) % 8) m.scores[listed + threadIdx.x] = 0;
         score_list(m, listed, count);
     } else {
         u32 last_row = MAX_ROWS, last_best = 0;

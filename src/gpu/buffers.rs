@@ -172,6 +172,51 @@ impl<T> Drop for PinnedBuffer<T> {
     }
 }
 
+/// Rows of the same length at two places, each `pitch` items apart.
+pub struct Rows {
+    /// Rows.
+    pub count: usize,
+    /// Items of a row that are copied.
+    pub len: usize,
+    /// Items from the beginning of a row to that of the next.
+    pub pitch: usize,
+}
+
+impl<T: Plain> PinnedBuffer<T> {
+    /// Copies rows to the same places of an array on the device, when the stream comes to it. The
+    /// host must not write to them before.
+    ///
+    /// # Safety
+    /// `address` is that of an array that holds the rows.
+    pub unsafe fn send_rows(&self, address: u64, rows: &Rows, stream: &Stream) -> Result<(), GpuError> {
+        let needed = rows.count.saturating_sub(1) * rows.pitch + rows.len;
+        if needed > self.len || rows.len > rows.pitch {
+            return Err(too_long());
+        }
+        let size = std::mem::size_of::<T>();
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            srcHost: self.start.cast_const().cast(),
+            srcPitch: rows.pitch * size,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: address,
+            dstPitch: rows.pitch * size,
+            WidthInBytes: rows.len * size,
+            Height: rows.count,
+            srcXInBytes: 0,
+            srcY: 0,
+            srcDevice: 0,
+            srcArray: std::ptr::null_mut(),
+            dstXInBytes: 0,
+            dstY: 0,
+            dstHost: std::ptr::null_mut(),
+            dstArray: std::ptr::null_mut(),
+        };
+        // SAFETY: the rows lie within this memory, and within the device's as the caller promises.
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream.raw()) }.result().doing("copying to the device")
+    }
+}
+
 fn too_long() -> GpuError {
     GpuError::Cuda {
         doing: "copying more than the memory holds",

@@ -27,6 +27,8 @@ pub struct Device {
     pub compute_capability: [i32; 2],
     /// Its memory, bytes.
     pub memory: usize,
+    /// It shares the memory of the host (Jetson).
+    pub integrated: bool,
     /// Kernels whose blocks wait for each other can be launched.
     pub cooperative_launch: bool,
 }
@@ -96,6 +98,7 @@ mod imp {
             ],
             // SAFETY: `device` was returned by `get`.
             memory: unsafe { result::device::total_mem(device) }?,
+            integrated: attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
             cooperative_launch: attribute(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? != 0,
         })
     }

@@ -16,7 +16,7 @@
 //! rotation, so a start that is a reflection stays one, and the best reflection is found the same
 //! way.
 //!
-//! Only + - * / in a fixed order (see [`super::sums`]): `kernels/refine.cu` gives the same bits.
+//! Only + - * / in a fixed order (see `sums.rs`): `kernels/refine.cu` gives the same bits.
 
 use super::hypotheses::within;
 use super::layout::Layout;

@@ -39,6 +39,7 @@ pub(super) struct Frame {
     pub has_ids: u32,
     pub has_vertical: u32,
     pub has_weights: u32,
+    pub is_here: u32,
     pub metric: u32,
     pub tau: f32,
     pub min_length: f32,
@@ -49,6 +50,7 @@ pub(super) struct Frame {
     pub cut2: f32,
     pub reach2: f32,
     pub samples: u32,
+    pub reserved: u32,
     pub theta: f64,
     pub min_height: f64,
     pub probe_mean: [f64; 3],
@@ -136,7 +138,7 @@ pub(super) struct DeviceFindings {
 }
 
 // The same figures stand in kernels/common.cuh.
-const _: () = assert!(std::mem::size_of::<Frame>() == 296);
+const _: () = assert!(std::mem::size_of::<Frame>() == 304);
 const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1736);
 const _: () = assert!(std::mem::size_of::<Arguments>() == 288);
 
@@ -157,9 +159,9 @@ pub(super) struct Arguments {
     totals: u64,
     stride: u32,
     room: u32,
-    numbers: u64,
-    heights: u64,
-    ids: u64,
+    pub numbers: u64,
+    pub heights: u64,
+    pub ids: u64,
     rows: u64,
     degrees: u64,
     gone: u64,

@@ -15,7 +15,7 @@ use super::layout::Layout;
 use super::pivots::Pivot;
 use super::refine::{pose_of, REACH};
 use super::result::{StageTimes, Truncation};
-use crate::gpu::buffers::{PinnedBuffer, Plain};
+use crate::gpu::buffers::{PinnedBuffer, Plain, Rows};
 use crate::gpu::bundle::{Bundle, Origin};
 use crate::gpu::context::Context;
 use crate::gpu::GpuError;
@@ -130,6 +130,8 @@ impl GpuEngine {
             has_ids: u32::from(layout.ids.iter().any(|ids| !ids.is_empty())),
             has_vertical: u32::from(layout.vertical.is_some()),
             has_weights: u32::from(layout.is_weighted()),
+            is_here: u32::from(!self.context.device().integrated),
+            reserved: 0,
             metric: match scoring.metric {
                 Metric::Inliers => 0,
                 Metric::Linear => 1,
@@ -162,7 +164,28 @@ impl GpuEngine {
     /// Queues the frame that was staged.
     pub fn submit(&mut self) -> Result<(), GpuError> {
         self.context.bind()?;
+        self.send()?;
         self.launcher.frame(&self.memory.arguments)
+    }
+
+    /// Queues the copies of what was staged. An integrated device reads it where it is.
+    fn send(&self) -> Result<(), GpuError> {
+        let Some(frame) = self.memory.host.frame.items().first().filter(|frame| frame.is_here == 1) else {
+            return Ok(());
+        };
+        let (host, to, stream) = (&self.memory.host, &self.memory.arguments, self.launcher.stream());
+        let rows = |count| Rows { count, len: frame.padded as usize, pitch: self.memory.stride };
+        // SAFETY: the arrays of the device are as long as those of the host.
+        unsafe {
+            host.numbers.send_rows(to.numbers, &rows(7), stream)?;
+            if frame.has_heights == 1 {
+                host.heights.send_rows(to.heights, &rows(2), stream)?;
+            }
+            if frame.has_ids == 1 {
+                host.ids.send_rows(to.ids, &rows(2), stream)?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits for the frame that was submitted.
@@ -179,6 +202,7 @@ impl GpuEngine {
         self.context.bind()?;
         let stream = self.launcher.stream();
         if round == 0 {
+            self.send()?;
             self.launcher.receive(&self.memory.arguments)?;
             self.launcher.graph_of(&self.memory.arguments)?;
         } else {
