@@ -1,7 +1,7 @@
 //! One table of parameters, one of statuses, one of counters: the structs, `config/*.yaml` and the
 //! README say the same.
 
-use flashreg::params::{ParamError, Params, Range, StampZero, Value};
+use flashreg::params::{BackendChoice, OnFault, ParamError, Params, Range, StampZero, Value};
 use flashreg::status::{Counter, Status};
 use std::path::{Path, PathBuf};
 
@@ -109,6 +109,13 @@ fn presets_say_what_they_are_for() -> Outcome {
     // Nothing else is tuned.
     outdoor.registration = Params::default().registration;
     assert_eq!(outdoor, Params::default());
+    let mut jetson = Params::default();
+    load(&mut jetson, &root().join("config/jetson.yaml"))?;
+    let (r, b) = (&jetson.registration, &jetson.backend);
+    assert_eq!((r.max_correspondences, r.time_budget_ms, b.threads), (8192, 50.0, 4));
+    // The lengths are left to the place: both are loaded, in either order.
+    assert_eq!((b.kind, b.on_fault), (BackendChoice::Auto, OnFault::Cpu));
+    assert_eq!(r.tau, Params::default().registration.tau);
     Ok(())
 }
 

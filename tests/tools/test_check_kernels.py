@@ -23,7 +23,7 @@ def check(folder, text):
     """Exit code, stdout, stderr of the check of a file with this text."""
     source = folder / "made_up.cu"
     source.write_text(text)
-    done = subprocess.run([CHECK, source], capture_output=True, text=True, check=False)
+    done = subprocess.run([CHECK, source, "75", "87"], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
