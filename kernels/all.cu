@@ -3,6 +3,7 @@
 #include "sog.cu"
 #include "cliques.cu"
 #include "hypotheses.cu"
+#include "choose.cu"
 #include "refine.cu"
 #include "examine.cu"
 #include "frame.cu"

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 const MAIN: &str = "all.cu";
 /// The sources; the first is compiled and includes the others.
-const SOURCES: [(&str, &str); 10] = [
+const SOURCES: [(&str, &str); 11] = [
     (MAIN, include_str!("../../kernels/all.cu")),
     ("common.cuh", include_str!("../../kernels/common.cuh")),
     ("fog.cu", include_str!("../../kernels/fog.cu")),
@@ -27,6 +27,7 @@ const SOURCES: [(&str, &str); 10] = [
     ("cliques.cu", include_str!("../../kernels/cliques.cu")),
     ("hypotheses.cu", include_str!("../../kernels/hypotheses.cu")),
     ("sums.cuh", include_str!("../../kernels/sums.cuh")),
+    ("choose.cu", include_str!("../../kernels/choose.cu")),
     ("refine.cu", include_str!("../../kernels/refine.cu")),
     ("examine.cu", include_str!("../../kernels/examine.cu")),
     ("frame.cu", include_str!("../../kernels/frame.cu")),

@@ -23,7 +23,7 @@ pub struct Probe {
 
 impl Probe {
     /// Mean squared distance (m^2) by which two poses lay the points apart. The arithmetic is that
-    /// of `kernels/refine.cu`.
+    /// of `kernels/choose.cu`.
     pub fn apart2(&self, a: &Numbers, b: &Numbers) -> f64 {
         let (m, p) = (&self.mean, &self.square);
         let mut sum = 0.0;

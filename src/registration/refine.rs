@@ -31,9 +31,9 @@ pub const CUT: f64 = 3.0;
 pub const REACH: f64 = 6.0;
 /// Most iterations for the best pose, and where a pose is only to be ranked.
 const ITERATIONS: usize = 30;
-const FEW_ITERATIONS: usize = 8;
+const FEW_ITERATIONS: usize = 16;
 /// A step below this (rad, and centroid in thresholds) ends the refinement.
-const FINE: f64 = 1e-7;
+const FINE: f64 = 1e-6;
 /// The same where a pose is only to be ranked.
 const COARSE: f64 = 1e-3;
 /// Added to the moments of inertia, as a share of their sum: a line has no turn about itself.

@@ -18,7 +18,7 @@ const THREADS: u32 = 256;
 const CLIQUE_THREADS: u32 = 128;
 const POSE_THREADS: u32 = 32;
 const SCORE_THREADS: u32 = 128;
-const CHOOSE_THREADS: u32 = 512;
+const CHOOSE_THREADS: u32 = 1024;
 /// Blocks per multiprocessor: of the kernels that share out their tasks, as many as fit.
 const FOG_BLOCKS: u32 = 5;
 const PRUNE_BLOCKS: u32 = 8;
