@@ -1,5 +1,5 @@
 # The node for NVIDIA Jetson with JetPack 6: Ubuntu 22.04, ROS 2 Humble, kernels made ahead for
-# Orin. Not yet built or run on a Jetson.
+# Orin. Not yet built, nor run on a Jetson.
 #
 #   docker build -f docker/jetson.Dockerfile -t flashreg .
 #   docker run --rm --runtime nvidia --network host --ipc host flashreg
