@@ -6,7 +6,8 @@ mod common;
 
 use common::problems::*;
 use flashreg::geometry::{pose_error, Vector};
-use flashreg::registration::{Correspondence, Registrar};
+use flashreg::params::Search;
+use flashreg::registration::{Correspondence, Registrar, Truncation};
 use flashreg::status::Status;
 use rand::seq::SliceRandom;
 
@@ -73,4 +74,40 @@ fn every_pair_is_right_and_no_distortion_of_it_is_ok() {
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// What the capacities of the paper cost, with its L and m and with ever smaller ones.
+#[test]
+fn the_bounded_search_is_right_where_it_says_ok() {
+    let Some(pairs) = real_pairs() else { return };
+    let mut registrar = Registrar::new(&preset(false)).expect("the CPU");
+    println!("{:38} {:>12}: RE deg, TE m, status, share of the voters and of the pool cut", "pair", "L, m");
+    let mut cut_somewhere = 0;
+    for pair in &pairs {
+        for (l, m) in [(4096, 4096), (512, 32), (64, 8), (16, 2)] {
+            let mut params = preset(pair.outdoor);
+            let r = &mut params.registration;
+            (r.search, r.bounded_row_capacity, r.bounded_pool_size) = (Search::Bounded, l, m);
+            let r = registrar.register(&problem(&pair.rows), &params);
+            let errors = r.target_t_source.map(|pose| pose_error(&pose, &pair.truth));
+            let (re, te) = errors.unwrap_or((f64::NAN, f64::NAN));
+            let share = |cut: u64| 100.0 * cut as f64 / (2 * r.edges).max(1) as f64;
+            println!(
+                "{:38} {l:7}, {m:3}: {:5.2} {te:6.3} {:12} {:4.1} % {:4.1} %",
+                pair.name,
+                re.to_degrees(),
+                r.status.name(),
+                share(r.truncation.voters),
+                2.0 * share(r.truncation.pool),
+            );
+            let right = re <= pair.bound.0 && te <= pair.bound.1;
+            assert!(right || r.status != Status::Ok, "{} with L = {l}, m = {m}", pair.name);
+            match l {
+                // Nothing is cut: the exact search in another way.
+                4096 => assert_eq!((r.status, r.truncation), (Status::Ok, Truncation::default())),
+                _ => cut_somewhere += usize::from(r.truncation.voters > 0),
+            }
+        }
+    }
+    assert!(cut_somewhere > pairs.len());
 }
