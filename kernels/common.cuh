@@ -206,9 +206,6 @@ __device__ inline void begin(const Memory& m, u32 round, Stage stage) {
 __device__ inline u32 lane_id() { return threadIdx.x & (WARP - 1); }
 __device__ inline u32 warp_id() { return threadIdx.x / WARP; }
 
-// Lanes below this one.
-__device__ inline u32 lanes_below() { return (1u << lane_id()) - 1; }
-
 __device__ inline u32 warp_sum(u32 value) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     return __reduce_add_sync(FULL, value);

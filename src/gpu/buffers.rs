@@ -52,16 +52,6 @@ impl<T: Plain> DeviceBuffer<T> {
         result::ctx::synchronize().doing("clearing memory")
     }
 
-    /// Items that it holds.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// It holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Bytes on the device.
     pub fn bytes(&self) -> usize {
         self.len * std::mem::size_of::<T>()

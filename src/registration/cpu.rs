@@ -2,7 +2,7 @@
 
 use super::bounded::Bounded;
 use super::candidates::{Candidates, CANDIDATES};
-use super::cliques::{self, Extent, Slots, Triple, MAX_PER_PIVOT};
+use super::cliques::{self, Extent, Slots, Triple};
 use super::examine::{self, Examiner};
 use super::findings::{Found, Rival, Summary};
 use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
@@ -11,7 +11,7 @@ use super::hypotheses::{self, Hypothesis};
 use super::lanes::Lanes;
 use super::layout::BLOCK;
 use super::pivots::{self, Lane, Pivot, View};
-use super::refine::{Aim, Refiner};
+use super::refine::{self, Aim, Refiner};
 use super::registrar::BackendError;
 use super::result::Truncation;
 use crate::geometry::Pose;
@@ -163,7 +163,7 @@ impl Engine for CpuSearch {
         }
         self.gone.clear();
         self.gone.resize(layout.padded() / BLOCK, 0);
-        for i in hypotheses::within(layout, pose, examine::cut2(theta)) {
+        for i in hypotheses::within(layout, pose, refine::cut2(theta)) {
             self.gone[i / BLOCK] |= 1 << (i % BLOCK);
         }
         self.fog.remove(&self.gone, &mut self.lanes, deadline)?;
@@ -203,7 +203,7 @@ impl CpuSearch {
     /// Searches the graph as it is now.
     fn search(&mut self, task: Task, pivot_count: usize, clock: &mut Clock) -> Result<Summary, Stop> {
         let Task { layout, r, deadline } = task;
-        let per_pivot = (r.triples_per_pivot.max(1) as usize).min(MAX_PER_PIVOT);
+        let per_pivot = finish::per_pivot(r);
         let found = &mut self.trail;
         found.reserve(self.capacity, pivot_count, per_pivot);
         let mut cut = Truncation::default();

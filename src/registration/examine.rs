@@ -4,7 +4,7 @@
 use super::findings::{Information, Measured, Mirror, Rival};
 use super::hypotheses::Hypothesis;
 use super::layout::Layout;
-use super::refine::{apply, influence, numbers, pose_of, Aim, Numbers, Refiner, CUT};
+use super::refine::{apply, influence, numbers, pose_of, Aim, Numbers, Refiner};
 use super::sums::{symmetric_eigen, Sums, LANES};
 use crate::geometry::{Pose, Vector};
 use multiversion::multiversion;
@@ -40,6 +40,12 @@ impl Examiner {
         }
     }
 
+    /// Sources of the inliers.
+    fn points(&self) -> impl Iterator<Item = [f64; 3]> + Clone + '_ {
+        let [x, y, z] = &self.points;
+        x.iter().zip(y).zip(z).map(|((x, y), z)| [*x, *y, *z])
+    }
+
     /// Measures under a pose; `mask` says which correspondences are its inliers.
     pub fn examine(
         &mut self,
@@ -57,7 +63,7 @@ impl Examiner {
             self.points.iter_mut().zip(p.iter()).for_each(|(column, value)| column.push(*value));
         }
         let pose = numbers(pose);
-        let scattered = scatter(&self.points, |_| 1.0);
+        let scattered = scatter(self.points(), |_| 1.0);
         let upright = layout.up.is_some();
         Measured {
             inliers: self.inliers.len(),
@@ -98,14 +104,12 @@ impl Examiner {
                 let g = 1.0 + beside(p, centre, axis, per_theta2);
                 1.0 / (g * g)
             };
-            match scatter(&self.points, weight) {
+            match scatter(self.points(), weight) {
                 Some((c, _, axes)) => (centre, axis) = (c, axes[0]),
                 None => return 0,
             }
         }
-        let [x, y, z] = &self.points;
-        let points = x.iter().zip(y).zip(z).map(|((x, y), z)| [*x, *y, *z]);
-        points.filter(|p| beside(*p, centre, axis, per_theta2) > 1.0).count()
+        self.points().filter(|p| beside(*p, centre, axis, per_theta2) > 1.0).count()
     }
 }
 
@@ -117,15 +121,16 @@ fn beside(p: [f64; 3], centre: [f64; 3], axis: [f64; 3], per_theta2: f64) -> f64
 }
 
 /// Points lie within half a threshold (root mean square) of a line or a point.
-pub fn is_line(points: &[Vec<f64>; 3], theta: f64) -> bool {
+pub fn is_line(points: impl Iterator<Item = [f64; 3]> + Clone, theta: f64) -> bool {
     scatter(points, |_| 1.0).is_none_or(|(_, values, _)| values[1] < 0.25 * theta * theta)
 }
 
-fn scatter(points: &[Vec<f64>; 3], weight: impl Fn([f64; 3]) -> f64) -> Option<Scatter> {
-    let [x, y, z] = points;
-    let points = || x.iter().zip(y).zip(z).map(|((x, y), z)| [*x, *y, *z]).enumerate();
+fn scatter(
+    points: impl Iterator<Item = [f64; 3]> + Clone,
+    weight: impl Fn([f64; 3]) -> f64,
+) -> Option<Scatter> {
     let mut first = Sums::<4>::new();
-    for (i, p) in points() {
+    for (i, p) in points.clone().enumerate() {
         let w = weight(p);
         first.add(i, [w, w * p[0], w * p[1], w * p[2]]);
     }
@@ -135,7 +140,7 @@ fn scatter(points: &[Vec<f64>; 3], weight: impl Fn([f64; 3]) -> f64) -> Option<S
     }
     let centre = [sx / total, sy / total, sz / total];
     let mut second = Sums::<6>::new();
-    for (i, p) in points() {
+    for (i, p) in points.enumerate() {
         let w = weight(p);
         let d = [p[0] - centre[0], p[1] - centre[1], p[2] - centre[2]];
         let wd = d.map(|d| w * d);
@@ -272,11 +277,6 @@ pub fn rival(layout: &Layout, pose: &Pose, mask: &[bool], other: &Hypothesis, th
     }
     let [apart2] = sums.totals();
     Rival { other: *other, apart2, of_either, only_pose, only_other }
-}
-
-/// Squared residuals below which a correspondence supports a pose, also a little: m^2.
-pub fn cut2(theta: f64) -> f32 {
-    (CUT * theta).powi(2) as f32
 }
 
 const _: () = assert!(LANES == 256, "the layout of the kernels");

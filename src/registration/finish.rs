@@ -1,6 +1,7 @@
 //! From what a backend finds to the result: the same for every backend.
 
 use super::acceptance::{self, Evidence};
+use super::cliques::MAX_PER_PIVOT;
 use super::examine;
 use super::findings::{Found, Rival, Summary};
 use super::hypotheses::{Scoring, UNIT};
@@ -169,12 +170,12 @@ impl<E: Engine> Pipeline<E> {
 
 /// Why there is no hypothesis: a line, or nothing that agrees.
 fn no_pose(layout: &Layout, summary: &Summary, theta: f64) -> (Status, Reason) {
-    let is_line = |at: &dyn Fn(usize) -> Vector| {
-        let column = |k: usize| (0..layout.count()).map(|i| at(i)[k]).collect();
-        examine::is_line(&[column(0), column(1), column(2)], theta)
-    };
     let all_flat = summary.triples > 0 && summary.usable == 0;
-    let line = || is_line(&|i| layout.source_at(i)) || is_line(&|i| layout.target_at(i));
+    let n = layout.count();
+    let line = || {
+        examine::is_line((0..n).map(|i| layout.source_at(i).into()), theta)
+            || examine::is_line((0..n).map(|i| layout.target_at(i).into()), theta)
+    };
     match all_flat || line() {
         true => (Status::Degenerate, Reason::Collinear),
         false => (Status::LowInliers, Reason::NoTriple),
@@ -258,6 +259,11 @@ pub(super) fn scoring(r: &RegistrationParams) -> Scoring {
 pub(super) fn pivots(r: &RegistrationParams) -> [usize; 2] {
     let pivots = r.pivots.max(1) as usize;
     [pivots, pivots.div_ceil(RIVALS_SHARE)]
+}
+
+/// Triples kept per pivot.
+pub(super) fn per_pivot(r: &RegistrationParams) -> usize {
+    (r.triples_per_pivot.max(1) as usize).min(MAX_PER_PIVOT)
 }
 
 /// Measures stages.

@@ -28,7 +28,7 @@ use nalgebra::Matrix3;
 /// Residuals beyond this many thresholds have no influence.
 pub const CUT: f64 = 3.0;
 /// Correspondences within this many thresholds of the start are looked at.
-pub const REACH: f64 = 6.0;
+const REACH: f64 = 6.0;
 /// Most iterations for the best pose, and where a pose is only to be ranked.
 const ITERATIONS: usize = 30;
 const FEW_ITERATIONS: usize = 16;
@@ -58,6 +58,16 @@ pub enum Aim {
     RankUnweighted,
     /// The best.
     Best,
+}
+
+/// Squared residuals (m^2) below which a correspondence supports a pose, also a little.
+pub fn cut2(theta: f64) -> f32 {
+    (CUT * theta).powi(2) as f32
+}
+
+/// Squared residuals (m^2) under the start below which a correspondence is looked at.
+pub fn reach2(theta: f64) -> f32 {
+    (REACH * theta).powi(2) as f32
 }
 
 /// Rotation row by row, then translation.
@@ -127,7 +137,7 @@ impl Refiner {
         theta: f64,
         aim: Aim,
     ) -> Option<Pose> {
-        self.gather(layout, start, (REACH * theta).powi(2) as f32, aim != Aim::RankUnweighted);
+        self.gather(layout, start, reach2(theta), aim != Aim::RankUnweighted);
         let (step, most) = match aim {
             Aim::Best => (FINE, ITERATIONS),
             Aim::Rank | Aim::RankUnweighted => (COARSE, FEW_ITERATIONS),

@@ -5,15 +5,14 @@ mod launch;
 mod memory;
 
 use super::candidates::CANDIDATES;
-use super::cliques::MAX_PER_PIVOT;
-use super::examine::{cut2, SAMPLES};
+use super::examine::SAMPLES;
 use super::findings::{Found, Information, Measured, Mirror, Rival, Summary};
 use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
 use super::fog::candidate_factors;
 use super::hypotheses::Hypothesis;
 use super::layout::Layout;
 use super::pivots::Pivot;
-use super::refine::{pose_of, REACH};
+use super::refine::{cut2, pose_of, reach2};
 use super::result::{StageTimes, Truncation};
 use crate::gpu::buffers::{PinnedBuffer, Plain, Rows};
 use crate::gpu::bundle::{Bundle, Origin};
@@ -64,7 +63,7 @@ impl GpuEngine {
         let r = &params.registration;
         let capacity = r.max_correspondences.max(0) as usize;
         let [pivots, _] = finish::pivots(r);
-        let memory = Memory::new(&context, capacity, pivots, pivots * per_pivot(r))?;
+        let memory = Memory::new(&context, capacity, pivots, pivots * finish::per_pivot(r))?;
         Ok(Self { memory, capacity, findings: DeviceFindings::default(), launcher, context, bundle, params })
     }
 
@@ -96,7 +95,7 @@ impl GpuEngine {
             return Err(GpuError::Absent(format!("memory for {} correspondences only", self.capacity)));
         }
         self.context.bind()?;
-        let (pivots, per_pivot) = (finish::pivots(r), per_pivot(r));
+        let (pivots, per_pivot) = (finish::pivots(r), finish::per_pivot(r));
         let slots = pivots[0] * per_pivot;
         if pivots[0] > self.memory.pivots || slots > self.memory.slots {
             self.launcher.stream().wait()?;
@@ -144,7 +143,7 @@ impl GpuEngine {
             theta2,
             per_theta2: 1.0 / theta2,
             cut2: cut2(r.inlier_threshold),
-            reach2: (REACH * r.inlier_threshold).powi(2) as f32,
+            reach2: reach2(r.inlier_threshold),
             samples: SAMPLES.min(layout.count()) as u32,
             theta: r.inlier_threshold,
             min_height: r.tau,
@@ -271,10 +270,6 @@ impl Drop for GpuEngine {
             let _ = self.launcher.stream().wait();
         }
     }
-}
-
-fn per_pivot(r: &RegistrationParams) -> usize {
-    (r.triples_per_pivot.max(1) as usize).clamp(1, MAX_PER_PIVOT)
 }
 
 /// Arrays `stride` apart, each filled up to `padded`; empty ones are left out.
