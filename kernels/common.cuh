@@ -74,15 +74,15 @@ struct Totals {
     u32 threshold;
     // Edges above the threshold.
     u32 above;
-    // Edges at the threshold that are pivots.
+    // Edges at the threshold that the last phase has to place; zero if all at it are placed already.
     u32 ties;
-    // Pivots: above + ties.
+    // Pivots.
     u32 pivots;
     // Triples found.
     u32 triples;
     // Hypotheses with an inlier.
     u32 usable;
-    // Pivots written so far.
+    // Keys written so far: the pivots, and more edges at the threshold than are wanted.
     u32 placed;
     // Edges that the list would hold; they are in it if there is room for all.
     u32 listed;
@@ -164,7 +164,7 @@ struct Memory {
     // Edges of each score; per row, edges at the threshold.
     u32* histogram;
     u32* at;
-    // Pivots in any order, and best first.
+    // Pivots (and edges that are as good as the last of them) in any order, and pivots best first.
     u64* keys;
     u64* pivots;
     // Per triple: corners and score (zero: none); pose in double and single precision; score and
@@ -188,7 +188,7 @@ struct Memory {
     // Tables of cells, source and target; `table` places each (a power of two).
     u32* cells;
     u32 table;
-    u32 reserved;
+    u32 key_room;    // of `keys`
     // Inliers of the best pose as bits.
     u64* mask;
     Findings* findings;
