@@ -198,6 +198,7 @@ __device__ inline void search(
 // Puts the pivots in order, best first, and gives slot p * per_pivot + t triple t of pivot p as
 // (u, v, w, score); score zero means none.
 extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS, 6) cliques(const Memory m, const u32 round) {
+    arrive();
     begin(m, round, CLIQUES);
     __shared__ Clique shared;
     Totals& totals = m.totals[round];

@@ -204,6 +204,15 @@ struct Memory {
 
 static_assert(sizeof(Frame) == 312 && sizeof(Findings) == 1768 && sizeof(Memory) == 304, "sizes of the host");
 
+// The beginning of every kernel. It may be here while the kernel before it is at work: what that
+// wrote is complete after this, and the next one may come.
+__device__ inline void arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Notes when a stage begins.
 __device__ inline void begin(const Memory& m, u32 round, Stage stage) {
     if (blockIdx.x == 0 && threadIdx.x == 0) {

@@ -424,6 +424,7 @@ __device__ inline void grid_barrier(u32* counter) {
 }
 
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog(const Memory m, const u32 round) {
+    arrive();
     __shared__ Sog shared;
     scores_phase(m, round, shared);
     grid_barrier(m.barrier);
@@ -433,16 +434,19 @@ extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog(const Memory m,
 }
 
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog_scores(const Memory m, const u32 round) {
+    arrive();
     __shared__ Sog shared;
     scores_phase(m, round, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_count(const Memory m, const u32 round) {
+    arrive();
     __shared__ Sog shared;
     count_phase(m, round, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_place(const Memory m, const u32 round) {
+    arrive();
     __shared__ Sog shared;
     place_phase(m, round, shared);
 }
