@@ -100,6 +100,7 @@ __device__ inline u32 offer(const Memory& m, u32 start, u32 kept, u32 room, u32 
 
 // A block a row at a time. Follows `prune`, which lists nothing then.
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) bound(const Memory m, const u32 round) {
+    arrive();
     __shared__ Bound b;
     Totals& totals = m.totals[round];
     const u32 n = m.frame->n, words = m.frame->words, capacity = m.frame->row_capacity, k = 2 * threadIdx.x;
