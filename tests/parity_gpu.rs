@@ -518,12 +518,15 @@ fn a_batch_gives_what_one_after_another_gives() {
         })
         .collect();
     for mut cuda in cuda {
-        let one_by_one: Vec<_> = problems.iter().map(|p| whole(&mut cuda, p, &params)).collect();
-        for _ in 0..3 {
-            let batch = cuda.register_batch(&problems, &params);
-            assert_eq!(batch.len(), problems.len());
-            for (got, expected) in batch.iter().zip(&one_by_one) {
-                assert_eq!(&every_digit(got), expected);
+        for search in Search::WORDS {
+            let params = with(params.clone(), "registration.search", Value::Text((*search).into()));
+            let one_by_one: Vec<_> = problems.iter().map(|p| whole(&mut cuda, p, &params)).collect();
+            for _ in 0..3 {
+                let batch = cuda.register_batch(&problems, &params);
+                assert_eq!(batch.len(), problems.len());
+                for (got, expected) in batch.iter().zip(&one_by_one) {
+                    assert_eq!(&every_digit(got), expected);
+                }
             }
         }
         assert!(cuda.register_batch(&[], &params).is_empty());
