@@ -13,7 +13,7 @@ use super::hypotheses::Hypothesis;
 use super::layout::Layout;
 use super::pivots::Pivot;
 use super::refine::{cut2, pose_of, reach2};
-use super::result::{StageTimes, Truncation};
+use super::result::StageTimes;
 use crate::gpu::buffers::{PinnedBuffer, Plain, Rows};
 use crate::gpu::bundle::{Bundle, Origin};
 use crate::gpu::context::Context;
@@ -22,7 +22,7 @@ use crate::params::{Metric, Params, RegistrationParams};
 pub use launch::Way;
 use launch::{Launcher, Round};
 pub use memory::Totals;
-use memory::{DeviceFindings, DeviceRival, Frame, Memory, Scored, Verticals, ROWS};
+use memory::{row_capacity, DeviceFindings, DeviceRival, Frame, Memory, Needs, Scored, Verticals, ROWS};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ pub struct GpuEngine {
 
 impl GpuEngine {
     /// Takes the first device, loads the kernels (see [`Bundle::load`]) and makes memory for
-    /// `registration.max_correspondences`; that for pivots and triples grows when more are asked
-    /// for.
+    /// `registration.max_correspondences`; that for the search grows when more is
+    /// asked for.
     pub fn new(params: &Params, cache: Option<&Path>) -> Result<Self, GpuError> {
         let context = Context::first()?;
         let bundle = Arc::new(Bundle::load(&context, cache)?);
@@ -62,8 +62,7 @@ impl GpuEngine {
         let launcher = Launcher::new(&context, &bundle, &params.backend)?;
         let r = &params.registration;
         let capacity = r.max_correspondences.max(0) as usize;
-        let [pivots, _] = finish::pivots(r);
-        let memory = Memory::new(&context, capacity, pivots, pivots * finish::per_pivot(r))?;
+        let memory = Memory::new(&context, capacity, Needs::of(r))?;
         Ok(Self { memory, capacity, findings: DeviceFindings::default(), launcher, context, bundle, params })
     }
 
@@ -95,14 +94,12 @@ impl GpuEngine {
             return Err(GpuError::Absent(format!("memory for {} correspondences only", self.capacity)));
         }
         self.context.bind()?;
-        let (pivots, per_pivot) = (finish::pivots(r), finish::per_pivot(r));
-        let slots = pivots[0] * per_pivot;
-        if pivots[0] > self.memory.pivots || slots > self.memory.slots {
+        if let Some(needs) = self.memory.lacks(r) {
             self.launcher.stream().wait()?;
-            let (pivots, slots) = (pivots[0].max(self.memory.pivots), slots.max(self.memory.slots));
-            self.memory = Memory::new(&self.context, self.capacity, pivots, slots)?;
+            self.memory = Memory::new(&self.context, self.capacity, needs)?;
             self.launcher.forget();
         }
+        self.launcher.set_search(r.search);
         let (stride, host) = (self.memory.stride, &mut self.memory.host);
         let padded = layout.count().next_multiple_of(ROWS);
         let [sx, sy, sz] = &layout.source;
@@ -122,8 +119,8 @@ impl GpuEngine {
             n: layout.count() as u32,
             padded: padded as u32,
             words: (padded / 64) as u32,
-            pivots: pivots.map(|k| k as u32),
-            per_pivot: per_pivot as u32,
+            pivots: finish::pivots(r).map(|k| k as u32),
+            per_pivot: finish::per_pivot(r) as u32,
             candidates: CANDIDATES.map(|c| c as u32),
             has_heights: u32::from(layout.up.is_some()),
             has_ids: u32::from(layout.ids.iter().any(|ids| !ids.is_empty())),
@@ -146,6 +143,8 @@ impl GpuEngine {
             cut2: cut2(r.inlier_threshold),
             reach2: reach2(r.inlier_threshold),
             samples: SAMPLES.min(layout.count()) as u32,
+            row_capacity: row_capacity(r) as u32,
+            pool_size: r.bounded_pool_size.max(1) as u32,
             theta: r.inlier_threshold,
             min_height: r.tau,
             probe_mean: layout.probe.mean,
@@ -333,7 +332,7 @@ impl Engine for GpuEngine {
             pivots: totals.pivots as usize,
             triples: totals.triples as usize,
             usable: totals.usable as usize,
-            truncation: Truncation::default(),
+            truncation: totals.truncation(),
         };
         if f.best.valid == 0 {
             return Ok((summary, None));
