@@ -194,12 +194,11 @@ struct Memory {
 
 static_assert(sizeof(Frame) == 304 && sizeof(Findings) == 1736 && sizeof(Memory) == 288, "sizes of the host");
 
-// The beginning of every kernel. It may be here while the kernel before it is at work: what that
-// wrote is complete after this, and the next one may come.
+// The beginning of every kernel. It may be here while the last blocks of the kernel before it are at
+// work: what that wrote is complete after this.
 __device__ inline void arrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 

@@ -17,7 +17,7 @@ const GATHERERS: usize = CANDIDATES[0] + 3;
 /// Edges whose scores are kept between the passes; with more of them they are counted again.
 const MOST_LISTED: usize = 1 << 21;
 /// Edges as good as the last pivot for which there is room beside the pivots.
-const MOST_TIES: usize = 2048;
+const MOST_TIES: usize = 1024;
 
 /// Known verticals, see `Vertical` of the kernels.
 #[repr(C)]
