@@ -135,7 +135,9 @@ mod replay {
             let line = |what: &str, [p50, p95, p99, max]: [f64; 4]| {
                 println!("{what:36} {p50:9.3} {p95:9.3} {p99:9.3} {max:9.3}");
             };
-            for (what, name) in [("node: arrival to tf and pose sent", "total"), ("node: stamp to tf and pose sent", "age")] {
+            for (what, name) in
+                [("node: arrival to tf and pose sent", "total"), ("node: stamp to tf and pose sent", "age")]
+            {
                 let us = |rank| of(&format!("latency_us.{name}.{rank}")).parse().unwrap_or(f64::NAN);
                 line(what, ["p50", "p95", "p99", "max"].map(|rank| us(rank) * 1e-3));
             }
