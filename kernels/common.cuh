@@ -58,9 +58,10 @@ struct Frame {
     u32 samples;
     u32 reserved;
     double theta, min_height;
-    // Mean of some source points and of their products xx yy zz xy xz yz: tells poses apart.
-    double probe_mean[3], probe_square[6];
     Vertical vertical;
+    // Mean of some source points and of their products xx yy zz xy xz yz: tells poses apart.
+    float probe_mean[3], probe_square[6];
+    u32 unused;
 };
 
 // Facts of one search.
@@ -97,10 +98,10 @@ struct Scored {
     u32 reserved;
 };
 
-// Another pose compared with the best, see `Rival` of src/registration/findings.rs.
+// Another pose compared with the best, see `Comparison` of src/registration/findings.rs.
 struct Rival {
     Scored other;
-    double apart2;
+    u64 apart;
     u32 of_either, only_pose, only_other;
     u32 reserved;
 };
@@ -121,6 +122,8 @@ struct Findings {
     double radius2;
     double spread[3];
     double gain, noise2;
+    // Of influence, under the best pose.
+    double weight;
     u32 mirror_inliers, has_mirror;
     u32 inliers, off_line;
     u32 cells[2];
@@ -192,7 +195,7 @@ struct Memory {
     u64* outbox_mask;
 };
 
-static_assert(sizeof(Frame) == 304 && sizeof(Findings) == 1736 && sizeof(Memory) == 288, "sizes of the host");
+static_assert(sizeof(Frame) == 272 && sizeof(Findings) == 1744 && sizeof(Memory) == 288, "sizes of the host");
 
 // The beginning of every kernel. It may be here while the last blocks of the kernel before it are at
 // work: what that wrote is complete after this.

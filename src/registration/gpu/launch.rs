@@ -29,6 +29,8 @@ const SCORE_BLOCKS: u32 = 7;
 /// Blocks of `examine` with a job of their own, and most of those that count.
 const JOBS: u32 = 4 + CANDIDATES[0] as u32;
 const COUNTERS: u32 = 24;
+/// Blocks that compare a rival with the best pose.
+const COMPARERS: u32 = 24;
 
 /// The search a kernel belongs to: the first, or that of the rivals.
 pub(super) type Round = u32;
@@ -46,6 +48,7 @@ struct Kernels {
     score: Kernel,
     choose: Kernel,
     approach: Kernel,
+    compare: Kernel,
     examine: Kernel,
     report: Kernel,
 }
@@ -65,6 +68,7 @@ impl Kernels {
             score: bundle.kernel("score")?,
             choose: bundle.kernel("choose")?,
             approach: bundle.kernel("approach")?,
+            compare: bundle.kernel("compare_rivals")?,
             examine: bundle.kernel("examine")?,
             report: bundle.kernel("report")?,
         })
@@ -196,7 +200,9 @@ impl Launcher {
         }
         self.hypotheses(memory, 1)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 1)?;
-        self.launch(self.kernels.approach, CANDIDATES[1] as u32, THREADS, memory, 1)?;
+        let rivals = CANDIDATES[1] as u32;
+        self.launch(self.kernels.approach, rivals, THREADS, memory, 1)?;
+        self.launch(self.kernels.compare, rivals * COMPARERS, THREADS, memory, 1)?;
         self.join.record(&self.side)?;
         self.main.wait_for(&self.join)?;
         self.queue(&self.main, self.kernels.report, after(1), memory, 0)

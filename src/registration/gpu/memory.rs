@@ -55,9 +55,10 @@ pub(super) struct Frame {
     pub reserved: u32,
     pub theta: f64,
     pub min_height: f64,
-    pub probe_mean: [f64; 3],
-    pub probe_square: [f64; 6],
     pub vertical: Verticals,
+    pub probe_mean: [f32; 3],
+    pub probe_square: [f32; 6],
+    pub unused: u32,
 }
 
 /// Facts of one search.
@@ -107,7 +108,7 @@ pub(super) struct Scored {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DeviceRival {
     pub other: Scored,
-    pub apart2: f64,
+    pub apart: u64,
     pub of_either: u32,
     pub only_pose: u32,
     pub only_other: u32,
@@ -129,6 +130,7 @@ pub(super) struct DeviceFindings {
     pub spread: [f64; 3],
     pub gain: f64,
     pub noise2: f64,
+    weight: f64,
     pub mirror_inliers: u32,
     pub has_mirror: u32,
     pub inliers: u32,
@@ -140,8 +142,8 @@ pub(super) struct DeviceFindings {
 }
 
 // The same figures stand in kernels/common.cuh.
-const _: () = assert!(std::mem::size_of::<Frame>() == 304);
-const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1736);
+const _: () = assert!(std::mem::size_of::<Frame>() == 272);
+const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1744);
 const _: () = assert!(std::mem::size_of::<Arguments>() == 288);
 
 // SAFETY: numbers without gaps, laid out as C does.

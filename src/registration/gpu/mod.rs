@@ -6,7 +6,7 @@ mod memory;
 
 use super::candidates::CANDIDATES;
 use super::examine::SAMPLES;
-use super::findings::{Found, Information, Measured, Mirror, Rival, Summary};
+use super::findings::{Comparison, Found, Information, Measured, Mirror, Rival, Summary};
 use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
 use super::fog::candidate_factors;
 use super::hypotheses::Hypothesis;
@@ -23,7 +23,7 @@ use crate::params::{Metric, Params, RegistrationParams};
 pub use launch::Way;
 use launch::{Launcher, Round};
 pub use memory::Totals;
-use memory::{DeviceFindings, Frame, Memory, Scored, Verticals, ROWS};
+use memory::{DeviceFindings, DeviceRival, Frame, Memory, Scored, Verticals, ROWS};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -139,6 +139,7 @@ impl GpuEngine {
             has_weights: u32::from(layout.is_weighted()),
             is_here: u32::from(!self.context.device().integrated),
             reserved: 0,
+            unused: 0,
             metric: match scoring.metric {
                 Metric::Inliers => 0,
                 Metric::Linear => 1,
@@ -380,7 +381,7 @@ impl Engine for GpuEngine {
 
     fn rivals(
         &mut self,
-        _: Task,
+        task: Task,
         _: &Found,
         _: &[bool],
         _: &mut Clock,
@@ -390,13 +391,9 @@ impl Engine for GpuEngine {
         let (_, second) = rivals.split_at_mut(CANDIDATES[0] + 1);
         second.sort_by_key(|r| std::cmp::Reverse((r.other.valid, r.other.score, r.other.inliers)));
         for r in rivals.iter().filter(|r| r.other.valid == 1) {
-            see(Rival {
-                other: hypothesis(&r.other),
-                apart2: r.apart2,
-                of_either: r.of_either as usize,
-                only_pose: r.only_pose as usize,
-                only_other: r.only_other as usize,
-            });
+            let &DeviceRival { apart, of_either, only_pose, only_other, .. } = r;
+            let compared = Comparison { apart, of_either, only_pose, only_other };
+            see(compared.rival(hypothesis(&r.other), task.r.inlier_threshold));
         }
         Ok(())
     }
