@@ -2,6 +2,7 @@
 
 use super::cpu::Cpu;
 use super::{Problem, Reason, Registration};
+use crate::gpu::device::DeviceMemory;
 use crate::gpu::GpuError;
 use crate::params::{BackendChoice, OnFault, Params};
 use crate::status::Status;
@@ -14,6 +15,10 @@ pub(super) trait Backend: Send {
     fn threads(&self) -> usize;
     /// Another one that works at the same time as this; `None`: there is nothing to be gained.
     fn twin(&self) -> Option<Result<Box<dyn Backend>, GpuError>> {
+        None
+    }
+    /// Memory of a device that it takes.
+    fn memory(&self) -> Option<DeviceMemory> {
         None
     }
     /// Takes a problem over; it may be worked on from now on.
@@ -229,6 +234,11 @@ impl Registrar {
     /// Threads of the CPU that compute.
     pub fn threads(&self) -> usize {
         self.backend.threads()
+    }
+
+    /// Memory of the device that the CUDA backend takes; none with the CPU.
+    pub fn memory(&self) -> Option<DeviceMemory> {
+        self.backend.memory()
     }
 
     /// Why this backend was chosen, for the log and `/diagnostics`; for CUDA also the device.

@@ -381,6 +381,13 @@ impl Memory {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Bytes pinned on the host.
+    pub fn pinned_bytes(&self) -> usize {
+        let h = &self.host;
+        let input = h.frame.bytes() + h.numbers.bytes() + h.heights.bytes() + h.ids.bytes();
+        input + h.findings.bytes() + h.mask.bytes()
+    }
 }
 
 /// Makes memory that only its address is needed of.

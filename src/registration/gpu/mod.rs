@@ -17,6 +17,7 @@ use super::result::StageTimes;
 use crate::gpu::buffers::{PinnedBuffer, Plain, Rows};
 use crate::gpu::bundle::{Bundle, Origin};
 use crate::gpu::context::Context;
+use crate::gpu::device::DeviceMemory;
 use crate::gpu::GpuError;
 use crate::params::{Metric, Params, RegistrationParams};
 pub use launch::Way;
@@ -86,6 +87,13 @@ impl GpuEngine {
     /// Bytes on the device, without the context and the kernels.
     pub fn device_bytes(&self) -> usize {
         self.memory.bytes()
+    }
+
+    /// All that it takes. Other engines of this process that share the context count as kernels.
+    fn memory_taken(&self) -> Result<DeviceMemory, GpuError> {
+        let (device, context) = (self.memory.bytes(), self.context.in_use_at_start());
+        let kernels = self.context.in_use()?.saturating_sub(context).saturating_sub(device);
+        Ok(DeviceMemory { device, pinned: self.memory.pinned_bytes(), kernels, context })
     }
 
     /// Makes a problem ready for the device.
@@ -304,6 +312,10 @@ impl Engine for GpuEngine {
 
     fn twin(&self) -> Option<Result<Self, GpuError>> {
         Some(Self::with(Arc::clone(&self.context), Arc::clone(&self.bundle), self.params.clone()))
+    }
+
+    fn memory(&self) -> Option<DeviceMemory> {
+        self.memory_taken().ok()
     }
 
     fn begin(&mut self, task: Task) -> Result<(), Stop> {
