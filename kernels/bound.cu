@@ -39,8 +39,8 @@ __device__ inline uint4 as_quad(u64 low, u64 high) {
 }
 
 // Counts the voters that are joined to each of the ends.
-__device__ inline void count_votes(const Memory& m, u32 count, Bound& b) {
-    const u32 quads = m.frame->words / 2, part = lane_id() % TEAM;
+__device__ inline void count_votes(const Work& m, u32 count, Bound& b) {
+    const u32 quads = m.words / 2, part = lane_id() % TEAM;
     for (u32 first = warp_id() * (WARP / TEAM); first < count; first += SOG_THREADS / TEAM) {
         const u32 e = first + lane_id() / TEAM;
         const uint4* row = reinterpret_cast<const uint4*>(m.rows) + (u64)b.ends[e < count ? e : first] * quads;
@@ -65,7 +65,7 @@ __device__ inline void count_votes(const Memory& m, u32 count, Bound& b) {
 
 // Offers the best of the `kept` edges that a row has from `start` on, in a room of `room`; none has
 // a score above `most`. By a warp; gives the best score that the lane has seen.
-__device__ inline u32 offer(const Memory& m, u32 start, u32 kept, u32 room, u32 most, Bound& b) {
+__device__ inline u32 offer(const Work& m, u32 start, u32 kept, u32 room, u32 most, Bound& b) {
     const u32 pool = m.frame->pool_size;
     const u16* scores = m.kept_scores + start;
     auto reach = [&](u32 least) {
@@ -99,11 +99,11 @@ __device__ inline u32 offer(const Memory& m, u32 start, u32 kept, u32 room, u32 
 }
 
 // A block a row at a time. Follows `prune`, which lists nothing then.
-extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) bound(const Memory m, const u32 round) {
-    arrive();
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) bound(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Bound b;
     Totals& totals = m.totals[round];
-    const u32 n = m.frame->n, words = m.frame->words, capacity = m.frame->row_capacity, k = 2 * threadIdx.x;
+    const u32 n = m.n, words = m.words, capacity = m.frame->row_capacity, k = 2 * threadIdx.x;
     clear_low(b.low);
     u32 best = 0, cut_rows = 0, cut_voters = 0, cut_edges = 0, cut_pool = 0;
     for (u32 u = blockIdx.x; u < n; u += gridDim.x) {

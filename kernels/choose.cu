@@ -56,14 +56,14 @@ struct Rank {
 
 // Chooses the best hypotheses that lie apart, best first, the order being score, inliers, then the
 // order of the triples. One block.
-extern "C" __global__ void __launch_bounds__(CHOOSE_THREADS) choose(const Memory m, const u32 round) {
-    arrive();
+extern "C" __global__ void __launch_bounds__(CHOOSE_THREADS) choose(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ float4 chosen[MAX_CANDIDATES][3];
     __shared__ Rank ranks[WARP];
     begin(m, round, REFINE);
     const Rank none = {0, 0, 0};
     const Frame& frame = *m.frame;
-    const u32 count = frame.pivots[round] * frame.per_pivot, wanted = frame.candidates[round];
+    const u32 count = m.pivots_wanted * m.per_pivot, wanted = frame.candidates[round];
     u32* out = m.chosen + round * (MAX_CANDIDATES + 1);
     u32 found = 0, usable = 0, best = 0;
     // Slots of the thread that are out for good; those beyond the bits are looked at again.

@@ -62,8 +62,8 @@ __device__ inline u32 sum_of_warps(const u32 (&sums)[CLIQUE_WARPS]) {
 }
 
 // Scores of the edges (u, w) and (v, w) together, counted for all candidates.
-__device__ inline void count_candidates(const Memory& m, u32 u, u32 v, u32 count, Clique& c) {
-    const u32 quads = m.frame->words / 2, part = lane_id() % GROUP;
+__device__ inline void count_candidates(const Work& m, u32 u, u32 v, u32 count, Clique& c) {
+    const u32 quads = m.words / 2, part = lane_id() % GROUP;
     const uint4* rows = reinterpret_cast<const uint4*>(m.rows);
     const uint4 *row_u = rows + (u64)u * quads, *row_v = rows + (u64)v * quads;
     for (u32 base = warp_id() * (WARP / GROUP); base < count; base += CLIQUE_THREADS / GROUP) {
@@ -81,10 +81,12 @@ __device__ inline void count_candidates(const Memory& m, u32 u, u32 v, u32 count
     }
 }
 
-// Searches the triples of an edge, if it is among the best `pivots` of the `placed`.
-__device__ inline void search(
-    const Memory& m, Totals& totals, u64 pivot, u32 placed, u32 pivots, Clique& c) {
-    const u32 lane = lane_id(), warp = warp_id(), words = m.frame->words, per_pivot = m.frame->per_pivot;
+// Searches the triples of edge p of the keys and, behind them, the ties; if it is one of the pivots.
+__device__ inline void search(const Work& m, Totals& totals, u32 p, Clique& c) {
+    const u32 placed = totals.placed, tied = totals.tied, pivots = totals.pivots;
+    const u32 edge = p < placed ? 0 : m.ties[p - placed];
+    const u64 pivot = p < placed ? m.keys[p] : pivot_key(edge >> 16, edge & 0xffffu, totals.threshold);
+    const u32 lane = lane_id(), warp = warp_id(), words = m.words, per_pivot = m.per_pivot;
     const u32 u = pivot_u(pivot), v = pivot_v(pivot);
     const u64 *row_u = m.rows + (u64)u * words, *row_v = m.rows + (u64)v * words;
     const bool whole = totals.listed <= m.room;
@@ -95,8 +97,15 @@ __device__ inline void search(
     for (u32 k = u / 64 + threadIdx.x; k < v / 64; k += CLIQUE_THREADS) {
         skipped += __popcll(row_u[k] & bits_above(u, k));
     }
+    if (p < placed) {
 #pragma unroll 8
-    for (u32 i = threadIdx.x; i < placed; i += CLIQUE_THREADS) better += m.keys[i] > pivot;
+        for (u32 i = threadIdx.x; i < placed; i += CLIQUE_THREADS) better += m.keys[i] > pivot;
+    } else {
+        // All keys are; of the ties those before it.
+        if (threadIdx.x == 0) better = placed;
+#pragma unroll 8
+        for (u32 i = threadIdx.x; i < tied; i += CLIQUE_THREADS) better += m.ties[i] < edge;
+    }
     better = warp_sum(better);
     skipped = warp_sum(skipped);
     if (lane == 0) {
@@ -197,16 +206,16 @@ __device__ inline void search(
 
 // Puts the pivots in order, best first, and gives slot p * per_pivot + t triple t of pivot p as
 // (u, v, w, score); score zero means none.
-extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS, 6) cliques(const Memory m, const u32 round) {
-    arrive();
+extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS, 6) cliques(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     begin(m, round, CLIQUES);
     __shared__ Clique shared;
     Totals& totals = m.totals[round];
-    const u32 wanted = m.frame->pivots[round], per_pivot = m.frame->per_pivot;
-    const u32 pivots = totals.pivots, placed = totals.placed;
-    for (u32 p = blockIdx.x; p < wanted || p < placed; p += gridDim.x) {
-        if (p < placed) {
-            search(m, totals, m.keys[p], placed, pivots, shared);
+    const u32 wanted = m.pivots_wanted, per_pivot = m.per_pivot;
+    const u32 found = totals.placed + totals.tied;
+    for (u32 p = blockIdx.x; p < wanted || p < found; p += gridDim.x) {
+        if (p < found) {
+            search(m, totals, p, shared);
         } else if (threadIdx.x < per_pivot) {
             m.triples[(u64)p * per_pivot + threadIdx.x] = make_uint4(0, 0, 0, 0);
         }

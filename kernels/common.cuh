@@ -64,7 +64,8 @@ struct Frame {
     Vertical vertical;
     // Mean of some source points and of their products xx yy zz xy xz yz: tells poses apart.
     float probe_mean[3], probe_square[6];
-    u32 unused;
+    // Places of a table of cells: a power of two, at most `table` of `Memory`.
+    u32 table;
 };
 
 // Facts of one search.
@@ -83,8 +84,8 @@ struct Totals {
     u32 triples;
     // Hypotheses with an inlier.
     u32 usable;
-    // Keys written so far: the pivots, and more edges at the threshold than are wanted.
-    u32 placed;
+    // Keys written so far, and edges at the threshold beside them, more than are wanted.
+    u32 placed, tied;
     // Edges that the list would hold; they are in it if there is room for all.
     u32 listed;
     // Best score of an edge.
@@ -92,7 +93,6 @@ struct Totals {
     // What the capacities of the bounded search cut off, see `Truncation` of
     // src/registration/result.rs.
     u32 cut_rows, cut_voters, cut_edges, cut_pool;
-    u32 reserved;
 };
 
 // A pose (rotation row by row, translation, between the centred frames) with its support.
@@ -167,8 +167,10 @@ struct Memory {
     // Edges of each score; per row, edges at the threshold.
     u32* histogram;
     u32* at;
-    // Pivots (and edges that are as good as the last of them) in any order, and pivots best first.
+    // Pivots in any order; edges u << 16 | v that are as good as the last of them, if there is room
+    // for all of these; pivots best first.
     u64* keys;
+    u32* ties;
     u64* pivots;
     // Per triple: corners and score (zero: none); pose in double and single precision; score and
     // inliers.
@@ -188,10 +190,10 @@ struct Memory {
     // some; how many each candidate has.
     float* near;
     u32* gathered;
-    // Tables of cells, source and target; `table` places each (a power of two).
+    // Tables of cells, source and target, one after the other.
     u32* cells;
-    u32 table;
-    u32 key_room;    // of `keys`
+    u32 tie_room;
+    u32 unused;
     // Inliers of the best pose as bits.
     u64* mask;
     Findings* findings;
@@ -205,7 +207,7 @@ struct Memory {
     u64* outbox_mask;
 };
 
-static_assert(sizeof(Frame) == 280 && sizeof(Findings) == 1776 && sizeof(Memory) == 304, "sizes of the host");
+static_assert(sizeof(Frame) == 280 && sizeof(Findings) == 1776 && sizeof(Memory) == 312, "sizes of the host");
 
 // The beginning of every kernel. It may be here while the last blocks of the kernel before it are at
 // work: what that wrote is complete after this.
@@ -214,6 +216,20 @@ __device__ inline void arrive() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+
+// The memory, and what of `Frame` most kernels need. Made at the beginning of a kernel.
+struct Work : Memory {
+    u32 n, padded, words, pivots_wanted, per_pivot;
+
+    __device__ inline Work(const Memory& m, u32 round) : Memory(m) {
+        arrive();
+        n = frame->n;
+        padded = frame->padded;
+        words = frame->words;
+        pivots_wanted = frame->pivots[round];
+        per_pivot = frame->per_pivot;
+    }
+};
 
 // Notes when a stage begins.
 __device__ inline void begin(const Memory& m, u32 round, Stage stage) {

@@ -11,12 +11,12 @@
 // Jobs of the blocks; candidates follow from RIVALS on, and behind them all blocks count.
 enum Job { MIRROR, LINE, INFORMATION, UNWEIGHTED, RIVALS, COUNTS = RIVALS + MAX_CANDIDATES };
 
-__device__ inline bool is_inlier(const Memory& m, u32 i) { return __ldg(m.mask + i / 64) >> (i % 64) & 1; }
+__device__ inline bool is_inlier(const Work& m, u32 i) { return __ldg(m.mask + i / 64) >> (i % 64) & 1; }
 
 // Gathers the inliers of the best pose.
-__device__ u32 gather_inliers(const Memory& m, Chosen& chosen, float* near) {
+__device__ u32 gather_inliers(const Work& m, Chosen& chosen, float* near) {
     const u32* mask = reinterpret_cast<const u32*>(m.mask);
-    for (u32 w = threadIdx.x; w < m.frame->padded / WARP; w += LANES) chosen.words[w] = mask[w];
+    for (u32 w = threadIdx.x; w < m.padded / WARP; w += LANES) chosen.words[w] = mask[w];
     return gather(m, chosen, near, true);
 }
 
@@ -26,7 +26,7 @@ __device__ inline void source_of(const float* numbers, u64 stride, u32 i, double
 }
 
 // Point under the pose and squared residual.
-__device__ inline double residual(const Memory& m, const double* pose, u32 i, double* p) {
+__device__ inline double residual(const Work& m, const double* pose, u32 i, double* p) {
     double s[3];
     source_of(m.numbers, m.stride, i, s);
     apply(pose, s, p);
@@ -101,7 +101,7 @@ __device__ inline double beside(const double* p, const double* centre, const dou
     return (((d[0] * d[0] + d[1] * d[1]) + d[2] * d[2]) - along * along) * per_theta2;
 }
 
-__device__ void mirror_job(const Memory& m, Workbench& bench, Chosen& chosen, Scatter& of, float* near) {
+__device__ void mirror_job(const Work& m, Workbench& bench, Chosen& chosen, Scatter& of, float* near) {
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
     const u32 count = gather_inliers(m, chosen, near);
@@ -134,7 +134,7 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Chosen& chosen, Sc
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
     u32 inliers = 0;
 #pragma unroll 4
-    for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
+    for (u32 i = threadIdx.x; i < m.n; i += LANES) {
         const double of_mirror = fmin(residual(m, mirror, i, p) * per_theta2, 1.0);
         const double of_pose = fmin(residual(m, pose, i, p) * per_theta2, 1.0);
         inliers += of_mirror < 1.0;
@@ -152,7 +152,7 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Chosen& chosen, Sc
     }
 }
 
-__device__ void line_job(const Memory& m, Workbench& bench, Chosen& chosen, Scatter& of, float* near) {
+__device__ void line_job(const Work& m, Workbench& bench, Chosen& chosen, Scatter& of, float* near) {
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
     if (frame.has_vertical) {
@@ -186,7 +186,7 @@ __device__ void line_job(const Memory& m, Workbench& bench, Chosen& chosen, Scat
     if (lane_id() == 0 && off > 0) atomicAdd(&findings.off_line, off);
 }
 
-__device__ void information_job(const Memory& m, Workbench& bench) {
+__device__ void information_job(const Work& m, Workbench& bench) {
     __shared__ double radii[LANE_WARPS];
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
@@ -197,7 +197,7 @@ __device__ void information_job(const Memory& m, Workbench& bench) {
 #pragma unroll
     for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
 #pragma unroll 4
-    for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
+    for (u32 i = threadIdx.x; i < m.n; i += LANES) {
         double s[3], p[3];
         source_of(m.numbers, m.stride, i, s);
         radius2 = fmax(radius2, (s[0] * s[0] + s[1] * s[1]) + s[2] * s[2]);
@@ -231,7 +231,7 @@ __device__ void information_job(const Memory& m, Workbench& bench) {
 }
 
 // The pose that correspondences of one weight give, as a rival.
-__device__ void unweighted_job(const Memory& m, Workbench& bench, Chosen& chosen, float* near) {
+__device__ void unweighted_job(const Work& m, Workbench& bench, Chosen& chosen, float* near) {
     Rival& rival = m.findings->rivals[MAX_CANDIDATES];
     bool valid = m.frame->has_weights;
     if (valid) {
@@ -246,25 +246,25 @@ __device__ void unweighted_job(const Memory& m, Workbench& bench, Chosen& chosen
 }
 
 // Which inlier first lies in each cell; adds the number of cells. Every block takes its rows.
-__device__ void count_cells(const Memory& m, u32 block, u32 blocks) {
+__device__ void count_cells(const Work& m, u32 block, u32 blocks) {
     const Frame& frame = *m.frame;
     const double side = CELL * frame.theta;
     for (u32 which = 0; which < 2; ++which) {
-        u32* table = m.cells + which * (u64)m.table;
+        u32* table = m.cells + which * (u64)frame.table;
         const float* points = m.numbers + 3 * which * (u64)m.stride;
         auto cell = [&](u32 i, int* c) {
 #pragma unroll
             for (int k = 0; k < 3; ++k) c[k] = (int)floor(points[k * (u64)m.stride + i] / side);
         };
         u32 fresh = 0;
-        for (u32 i = block * LANES + threadIdx.x; i < frame.n; i += blocks * LANES) {
+        for (u32 i = block * LANES + threadIdx.x; i < m.n; i += blocks * LANES) {
             if (!is_inlier(m, i)) continue;
             int own[3];
             cell(i, own);
             u32 at = (u32)own[0] * 0x9e3779b1u ^ (u32)own[1] * 0x85ebca77u ^ (u32)own[2] * 0xc2b2ae3du;
             at ^= at >> 15;
             while (true) {
-                at &= m.table - 1;
+                at &= frame.table - 1;
                 const u32 there = atomicCAS(&table[at], 0, i + 1);
                 if (there == 0) {
                     ++fresh;
@@ -281,7 +281,7 @@ __device__ void count_cells(const Memory& m, u32 block, u32 blocks) {
     }
 }
 
-__device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
+__device__ void count_chance(const Work& m, u32 block, u32 blocks) {
     const Frame& frame = *m.frame;
     const float theta2 = (float)(frame.theta * frame.theta);
     const float* targets = m.numbers + 3 * (u64)m.stride;
@@ -294,7 +294,7 @@ __device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
 #pragma unroll
         for (u32 k = 0; k < SAMPLES; ++k) {
             const u32 sample = first + k;
-            own[k] = (u32)((u64)sample * frame.n / frame.samples);
+            own[k] = (u32)((u64)sample * m.n / frame.samples);
             double s[3], p[3] = {0.0, 0.0, 0.0};
             if (sample < frame.samples) {
                 source_of(m.numbers, m.stride, own[k], s);
@@ -304,7 +304,7 @@ __device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
             for (int c = 0; c < 3; ++c) q[k][c] = sample < frame.samples ? (float)p[c] : nanf("");
         }
 #pragma unroll 2
-        for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
+        for (u32 i = threadIdx.x; i < m.n; i += LANES) {
             const float tx = targets[i], ty = targets[m.stride + i], tz = targets[2 * (u64)m.stride + i];
 #pragma unroll
             for (u32 k = 0; k < SAMPLES; ++k) {
@@ -318,8 +318,8 @@ __device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
 }
 
 // A job a block; the blocks behind the jobs count.
-extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory m, const u32) {
-    arrive();
+extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory memory, const u32) {
+    const Work m(memory, 0);
     __shared__ Workbench bench;
     __shared__ Chosen chosen;
     __shared__ Scatter of;

@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(256) receive(const Memory m, const 
     for (u32 i = thread; i < sizeof(Frame) / sizeof(u32); i += threads) {
         reinterpret_cast<u32*>(m.frame)[i] = header[i];
     }
-    for (u32 i = thread; i < 2 * m.table; i += threads) m.cells[i] = 0;
+    for (u32 i = thread; i < 2 * frame.table; i += threads) m.cells[i] = 0;
     if (thread == 0) *m.done = 0;
 }
 

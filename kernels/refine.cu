@@ -53,31 +53,51 @@ __device__ inline float square_distance(const float3& a, const float3& b) {
 }
 
 // Squared residual of row i of arrays as `numbers`, NaN in the padding.
-__device__ inline float square_residual(const Memory& m, const Single& pose, const float* arrays, u32 i) {
+__device__ inline float square_residual(const Work& m, const Single& pose, const float* arrays, u32 i) {
     const u64 d = m.stride;
     return square_distance(place(pose, point_at(arrays, d, i)), point_at(arrays + 3 * d, d, i));
 }
 
-// Correspondences of a thread at a time: that many loads are on their way.
-#define BATCH 5
+// Fours of correspondences of a thread at a time: that many loads are on their way.
+#define BATCH 3
 
-// Calls use(i, square) for the correspondences of the block, a word of 32 rows a warp at a time, and
-// with NaN for those behind the last.
+// Calls use(i, squares) for the correspondences of the block: squared residuals of the four from i
+// on, a whole warp for 128 at a time.
 template <typename Use>
-__device__ inline void scan(const Memory& m, const Single& pose, Use use) {
-    const u32 padded = m.frame->padded;
-    for (u32 first = threadIdx.x; first < padded; first += BATCH * LANES) {
-        float square[BATCH];
+__device__ inline void scan(const Work& m, const Single& pose, Use use) {
+    const u64 d = m.stride;
+    for (u32 first = 4 * threadIdx.x; first < m.padded; first += 4 * BATCH * LANES) {
+        float4 numbers[BATCH][6];
 #pragma unroll
         for (u32 b = 0; b < BATCH; ++b) {
-            const u32 i = first + b * LANES;
-            square[b] = i < padded ? square_residual(m, pose, m.numbers, i) : nanf("");
+            const u32 i = first + 4 * b * LANES;
+            if (i >= m.padded) break;
+#pragma unroll
+            for (u32 c = 0; c < 6; ++c) numbers[b][c] = __ldg(reinterpret_cast<const float4*>(m.numbers + c * d + i));
         }
 #pragma unroll
         for (u32 b = 0; b < BATCH; ++b) {
-            if (first + b * LANES < padded) use(first + b * LANES, square[b]);
+            const u32 i = first + 4 * b * LANES;
+            if (i >= m.padded) break;
+            const float4* f = numbers[b];
+            const float squares[4] = {
+                square_distance(place(pose, make_float3(f[0].x, f[1].x, f[2].x)), make_float3(f[3].x, f[4].x, f[5].x)),
+                square_distance(place(pose, make_float3(f[0].y, f[1].y, f[2].y)), make_float3(f[3].y, f[4].y, f[5].y)),
+                square_distance(place(pose, make_float3(f[0].z, f[1].z, f[2].z)), make_float3(f[3].z, f[4].z, f[5].z)),
+                square_distance(place(pose, make_float3(f[0].w, f[1].w, f[2].w)), make_float3(f[3].w, f[4].w, f[5].w))};
+            use(i, squares);
         }
     }
+}
+
+// Puts the bits of the four correspondences from i on, of a whole warp, in their words.
+__device__ inline void put_bits(u32* words, u32 i, const float* squares, float limit2) {
+    u32 bits = 0;
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) bits |= (squares[k] < limit2 ? 1u : 0u) << k;
+    bits <<= 4 * (lane_id() % 8);
+    for (u32 step = 1; step < 8; step *= 2) bits |= __shfl_xor_sync(FULL, bits, step);
+    if (lane_id() % 8 == 0) words[i / WARP] = bits;
 }
 
 // Which correspondences a block gathers, as bits; shared.
@@ -88,8 +108,8 @@ struct Chosen {
 
 // The numbers of the correspondences whose bits are set, one after another in their order; `own` has
 // room for all of them and, behind, for their indices. Returns how many. Called by a whole block.
-__device__ u32 gather(const Memory& m, Chosen& chosen, float* own, bool weighted) {
-    const u32 words = m.frame->padded / WARP;
+__device__ u32 gather(const Work& m, Chosen& chosen, float* own, bool weighted) {
+    const u32 words = m.padded / WARP;
     const u64 d = m.stride;
     u32* indices = reinterpret_cast<u32*>(own + 7 * d);
     __syncthreads();
@@ -294,7 +314,7 @@ __device__ void step_once(const Frame& frame, Workbench& bench, u32 iteration, d
 // Refines the pose of the bench by the correspondences in `near`; false if none is near. It is given
 // up if it falls below `least` weight. Called by a whole block.
 __device__ bool refine(
-    const Memory& m, Workbench& bench, const float* near, u32 count, double step, u32 most, double least) {
+    const Work& m, Workbench& bench, const float* near, u32 count, double step, u32 most, double least) {
     const Frame& frame = *m.frame;
     const double theta = frame.theta, per_theta2 = 1.0 / (theta * theta);
     const u64 d = m.stride;
@@ -370,12 +390,10 @@ __device__ bool refine(
 }
 
 // Gathers what is within reach of the pose of the bench.
-__device__ u32 gather_near(const Memory& m, const Workbench& bench, Chosen& chosen, float* near, bool weighted) {
+__device__ u32 gather_near(const Work& m, const Workbench& bench, Chosen& chosen, float* near, bool weighted) {
     const float reach2 = m.frame->reach2;
-    scan(m, single_of(bench.pose), [&](u32 i, float square) {
-        const u32 vote = __ballot_sync(FULL, square < reach2);
-        if (lane_id() == 0) chosen.words[i / WARP] = vote;
-    });
+    scan(m, single_of(bench.pose),
+         [&](u32 i, const float* squares) { put_bits(chosen.words, i, squares, reach2); });
     return gather(m, chosen, near, weighted);
 }
 
@@ -410,7 +428,7 @@ struct Tally {
 };
 
 // Support of the pose of the bench among what was gathered; the same in all threads.
-__device__ uint2 support_near(const Memory& m, const Workbench& bench, const float* near, u32 count) {
+__device__ uint2 support_near(const Work& m, const Workbench& bench, const float* near, u32 count) {
     const Frame& frame = *m.frame;
     const Single pose = single_of(bench.pose);
     Tally tally;
@@ -432,7 +450,7 @@ __device__ void write_scored(Scored& to, const Workbench& bench, bool valid, uin
 }
 
 // Where block b gathers.
-__device__ inline float* near_of(const Memory& m, u32 b) { return m.near + 8 * (u64)m.stride * b; }
+__device__ inline float* near_of(const Work& m, u32 b) { return m.near + 8 * (u64)m.stride * b; }
 
 // True in all threads of the block that ends last; it sees what the others wrote.
 __device__ inline bool last_block(u32* done, u32 blocks) {
@@ -447,7 +465,7 @@ __device__ inline bool last_block(u32* done, u32 blocks) {
 
 // Compares rows of `other` with the best pose, those of a block of as many, and adds to what the
 // others found, its support too; see `rival` of src/registration/examine.rs. A whole block.
-__device__ void compare(const Memory& m, Rival& other, u32 block, u32 blocks) {
+__device__ void compare(const Work& m, Rival& other, u32 block, u32 blocks) {
     const Frame& frame = *m.frame;
     const Single a = single_of(m.findings->best.pose), b = single_of(other.other.pose);
     const u64 d = m.stride;
@@ -455,7 +473,7 @@ __device__ void compare(const Memory& m, Rival& other, u32 block, u32 blocks) {
     u64 apart = 0;
     u32 either = 0, only_pose = 0, only_other = 0;
 #pragma unroll 4
-    for (u32 i = block * LANES + threadIdx.x; i < frame.n; i += blocks * LANES) {
+    for (u32 i = block * LANES + threadIdx.x; i < m.n; i += blocks * LANES) {
         const float3 s = point_at(m.numbers, d, i), q = place(b, s);
         const float square = square_distance(q, point_at(m.numbers + 3 * d, d, i));
         const bool inlier = __ldg(m.mask + i / 64) >> (i % 64) & 1, within = square < frame.theta2;
@@ -487,8 +505,8 @@ __device__ void compare(const Memory& m, Rival& other, u32 block, u32 blocks) {
 // Refines the chosen hypotheses so far that they can be ranked, a block each. After the first
 // search the block that ends last puts them in order, refines the best one to the end, and notes
 // its inliers and the rows that the rivals must do without.
-extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, const u32 round) {
-    arrive();
+extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Workbench bench;
     __shared__ Chosen chosen;
     const u32* slots = m.chosen + round * (MAX_CANDIDATES + 1);
@@ -544,16 +562,16 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, con
     const float* weights = m.numbers + 6 * (u64)m.stride;
     u32 *mask = (u32*)m.mask, *gone = (u32*)m.gone;
     Tally tally;
-    scan(m, single_of(bench.pose), [&](u32 i, float square) {
-        if (!valid) square = nanf("");
-        tally.add(frame, __ldg(weights + i), square);
-        const u32 inliers = __ballot_sync(FULL, square < frame.theta2);
-        const u32 leave = __ballot_sync(FULL, square < frame.cut2);
-        if (lane_id() == 0) {
-            mask[i / WARP] = inliers;
-            gone[i / WARP] = leave;
-        }
-    });
+    if (valid) {
+        scan(m, single_of(bench.pose), [&](u32 i, const float* squares) {
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) tally.add(frame, weights[i + k], squares[k]);
+            put_bits(mask, i, squares, frame.theta2);
+            put_bits(gone, i, squares, frame.cut2);
+        });
+    } else {
+        for (u32 w = threadIdx.x; w < m.padded / WARP; w += LANES) mask[w] = gone[w] = 0;
+    }
     const uint2 support = tally.total();
     write_scored(findings.best, bench, valid, support);
     if (threadIdx.x == 0) {
@@ -563,8 +581,8 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, con
 }
 
 // Compares the candidates of the second search with the best pose, as many blocks for each.
-extern "C" __global__ void __launch_bounds__(LANES) compare_rivals(const Memory m, const u32 round) {
-    arrive();
+extern "C" __global__ void __launch_bounds__(LANES) compare_rivals(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     const u32 candidates = m.frame->candidates[round], block = blockIdx.x / candidates;
     Rival& rival = m.findings->rivals[MAX_CANDIDATES + 1 + blockIdx.x % candidates];
     if (rival.other.valid) compare(m, rival, block, gridDim.x / candidates);

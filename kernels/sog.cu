@@ -28,6 +28,8 @@
 #define LOADED_QUADS 4
 // Scores counted in shared memory; higher ones, which are rare or all alike, are counted directly.
 #define LOW_SCORES 1024
+// Scores of which a thread reads the counts at a time.
+#define BINS 4
 
 // Shared memory of a block.
 struct Sog {
@@ -64,8 +66,8 @@ __device__ inline u32 sum_of_four(const u32* sum) {
 // Scores the edges of the list, keeps the scores, and calls use(score) for each. A warp takes
 // neighbouring edges, which mostly share their row u.
 template <typename Use>
-__device__ inline void score_list(const Memory& m, u32 listed, Use use) {
-    const u32 quads = m.frame->words / 2, part = lane_id() % TEAM, team = lane_id() / TEAM;
+__device__ inline void score_list(const Work& m, u32 listed, Use use) {
+    const u32 quads = m.words / 2, part = lane_id() % TEAM, team = lane_id() / TEAM;
     const u32 warps = gridDim.x * SOG_WARPS, teams = WARP / TEAM;
     const u32 each = (listed + teams * warps - 1) / (teams * warps) * teams;
     const u32 start = (blockIdx.x * SOG_WARPS + warp_id()) * each;
@@ -127,7 +129,7 @@ __device__ inline void score_list(const Memory& m, u32 listed, Use use) {
 
 // Calls use(edge, score) for the listed edges whose score is at least `least`.
 template <typename Use>
-__device__ inline void read_list(const Memory& m, u32 listed, u32 least, Use use) {
+__device__ inline void read_list(const Work& m, u32 listed, u32 least, Use use) {
     const u32 stride = gridDim.x * SOG_THREADS * 8;
     for (u32 first = (blockIdx.x * SOG_THREADS + threadIdx.x) * 8; first < listed; first += stride) {
         const uint4 eight = __ldcg(reinterpret_cast<const uint4*>(m.scores + first));
@@ -143,9 +145,9 @@ __device__ inline void read_list(const Memory& m, u32 listed, u32 least, Use use
 // Without the list: calls use(u, v, score) for every edge u < v of the rows that are wanted whose
 // score can be at least `least`; some lane of some warp does it, and warps are not together then.
 template <typename Wanted, typename Use>
-__device__ inline void walk(const Memory& m, Sog& sog, u32 least, Wanted wanted, Use use) {
+__device__ inline void walk(const Work& m, Sog& sog, u32 least, Wanted wanted, Use use) {
     u16* ends = sog.ends[warp_id()];
-    const u32 lane = lane_id(), n = m.frame->n, words = m.frame->words;
+    const u32 lane = lane_id(), n = m.n, words = m.words;
     const u32 segments = (words + SEGMENT - 1) / SEGMENT, warps = gridDim.x * SOG_WARPS;
     // Neighbouring warps take different rows, so that long ones are shared out.
     for (u32 task = blockIdx.x * SOG_WARPS + warp_id(); task < n * segments; task += warps) {
@@ -206,8 +208,8 @@ __device__ inline void walk(const Memory& m, Sog& sog, u32 least, Wanted wanted,
 }
 
 // at[u]: edges of row u at the threshold; from bit 16 on, without the list, its best score.
-__device__ inline u32 ties_of(const Memory& m, u32 u) { return __ldcg(m.at + u) & 0xffffu; }
-__device__ inline u32 best_of(const Memory& m, u32 u) { return __ldcg(m.at + u) >> 16; }
+__device__ inline u32 ties_of(const Work& m, u32 u) { return __ldcg(m.at + u) & 0xffffu; }
+__device__ inline u32 best_of(const Work& m, u32 u) { return __ldcg(m.at + u) >> 16; }
 
 __device__ inline void clear_low(u32* low) {
     for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) low[s] = 0;
@@ -215,7 +217,7 @@ __device__ inline void clear_low(u32* low) {
 }
 
 // Adds what a block has counted in shared memory; `best` is the best score that a thread has seen.
-__device__ inline void add_low(const Memory& m, Totals& totals, const u32* low, u32 best) {
+__device__ inline void add_low(const Work& m, Totals& totals, const u32* low, u32 best) {
     if (best > 0 && best > __ldcg(&totals.best)) atomicMax(&totals.best, best);
     __syncthreads();
     for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) {
@@ -224,7 +226,7 @@ __device__ inline void add_low(const Memory& m, Totals& totals, const u32* low, 
 }
 
 // Counts the edges of each score and finds the best.
-__device__ inline void scores_phase(const Memory& m, u32 round, Sog& sog) {
+__device__ inline void scores_phase(const Work& m, u32 round, Sog& sog) {
     Totals& totals = m.totals[round];
     clear_low(sog.low);
     // Equal scores one after another are counted together.
@@ -263,20 +265,28 @@ __device__ inline void scores_phase(const Memory& m, u32 round, Sog& sog) {
 
 // The score of the k-th best edge, k > 0, found by every block for itself; zero if there are fewer.
 // `fits`: there is room for all edges at it.
-__device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog& sog, bool& fits) {
+__device__ inline u32 find_threshold(const Work& m, Totals& totals, u32 k, Sog& sog, bool& fits) {
     const u32 best = __ldcg(&totals.best);
     u32 above = 0;
     bool found = false;
-    // From the best score down to 1.
-    for (u32 done = 0; done < best && !found; done += SOG_THREADS) {
-        const u32 place = done + threadIdx.x;
-        const u32 here = place < best ? __ldcg(m.histogram + (best - place)) : 0;
-        u32 all;
-        const u32 upto = above + block_prefix(here, sog, all);
-        if (upto >= k && upto - here < k) {
-            sog.threshold = best - place;
-            sog.above = upto - here;
-            sog.at = here;
+    // From the best score down to 1, some next to each other a thread.
+    for (u32 done = 0; done < best && !found; done += SOG_THREADS * BINS) {
+        u32 here[BINS], mine = 0, all;
+#pragma unroll
+        for (u32 b = 0; b < BINS; ++b) {
+            const u32 place = done + threadIdx.x * BINS + b;
+            here[b] = place < best ? __ldcg(m.histogram + (best - place)) : 0;
+            mine += here[b];
+        }
+        u32 before = above + block_prefix(mine, sog, all) - mine;
+#pragma unroll
+        for (u32 b = 0; b < BINS; ++b) {
+            if (before < k && before + here[b] >= k) {
+                sog.threshold = best - (done + threadIdx.x * BINS + b);
+                sog.above = before;
+                sog.at = here[b];
+            }
+            before += here[b];
         }
         above += all;
         found = above >= k;
@@ -284,7 +294,7 @@ __device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog
     __syncthreads();
     const u32 threshold = found ? sog.threshold : 0;
     if (found) above = sog.above;
-    fits = !found || above + sog.at <= m.key_room;
+    fits = !found || sog.at <= m.tie_room;
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         totals.threshold = threshold;
         totals.above = above;
@@ -296,10 +306,10 @@ __device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog
 
 // Writes the edges above the threshold, and those at it or how many of these are in each row. True,
 // in all blocks alike, if they are left to the next phase.
-__device__ inline bool count_phase(const Memory& m, u32 round, Sog& sog) {
+__device__ inline bool count_phase(const Work& m, u32 round, Sog& sog) {
     begin(m, round, PIVOTS);
     Totals& totals = m.totals[round];
-    const u32 k = m.frame->pivots[round], listed = totals.listed;
+    const u32 k = m.pivots_wanted, listed = totals.listed;
     if (k == 0) return false;
     bool fits;
     const u32 threshold = find_threshold(m, totals, k, sog, fits), least = threshold > 0 ? threshold : 1;
@@ -308,8 +318,10 @@ __device__ inline bool count_phase(const Memory& m, u32 round, Sog& sog) {
         if (run > 0) atomicAdd(&m.at[last_row], run);
     };
     auto use = [&](u32 u, u32 v, u32 score) {
-        if (score > threshold || (fits && score == threshold)) {
+        if (score > threshold) {
             m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(u, v, score);
+        } else if (fits && score == threshold) {
+            m.ties[atomicAdd(&totals.tied, 1)] = u << 16 | v;
         } else if (score == threshold) {
             if (u != last_row) {
                 flush();
@@ -330,11 +342,11 @@ __device__ inline bool count_phase(const Memory& m, u32 round, Sog& sog) {
 
 // Writes the edges at the threshold that are pivots: all of the first rows, and the first of the
 // row where they run out.
-__device__ inline void place_phase(const Memory& m, u32 round, Sog& sog) {
+__device__ inline void place_phase(const Work& m, u32 round, Sog& sog) {
     Totals& totals = m.totals[round];
     const u32 threshold = __ldcg(&totals.threshold), ties = __ldcg(&totals.ties), listed = totals.listed;
     if (ties == 0) return;
-    const u32 padded = m.frame->padded, words = m.frame->words;
+    const u32 padded = m.padded, words = m.words;
     const bool whole = listed <= m.room;
 
     // Every block looks for that row: first for the stretch of rows of a thread.
@@ -423,8 +435,8 @@ __device__ inline void grid_barrier(u32* counter) {
     __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog(const Memory m, const u32 round) {
-    arrive();
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Sog shared;
     scores_phase(m, round, shared);
     grid_barrier(m.barrier);
@@ -433,20 +445,20 @@ extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog(const Memory m,
     place_phase(m, round, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog_scores(const Memory m, const u32 round) {
-    arrive();
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog_scores(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Sog shared;
     scores_phase(m, round, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_count(const Memory m, const u32 round) {
-    arrive();
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_count(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Sog shared;
     count_phase(m, round, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_place(const Memory m, const u32 round) {
-    arrive();
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_place(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Sog shared;
     place_phase(m, round, shared);
 }

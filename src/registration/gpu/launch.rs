@@ -2,7 +2,7 @@
 //!
 //! - scores and pivots in one cooperative kernel, whose blocks wait for each other, or in three
 //!   kernels one after another, as always in the bounded search;
-//! - kernel by kernel, or all of a frame as one graph.
+//! - kernel by kernel, or all that follows the graph of compatibility as one graph of kernels.
 
 use super::memory::Arguments;
 use crate::gpu::bundle::Bundle;
@@ -103,6 +103,7 @@ impl Way {
         };
         let resident = context.resident_blocks(kernels.sog, THREADS)?;
         let able = context.device().cooperative_launch && resident > 0;
+        let early = context.starts_early(kernels.receive)?;
         let (cooperative, why) = match params.launch {
             Launch::Consecutive => (false, "backend.launch is consecutive"),
             Launch::Cooperative if able => (true, "backend.launch is cooperative"),
@@ -110,10 +111,11 @@ impl Way {
                 let device = &context.device().name;
                 return Err(GpuError::Absent(format!("{device} has no cooperative launch")));
             }
+            // Kernels that start early leave little to be gained by waiting within one.
+            Launch::Auto if early => (false, "kernels start early on this device"),
             Launch::Auto if able => (true, "the device has cooperative launch"),
             Launch::Auto => (false, "the device has no cooperative launch"),
         };
-        let early = context.starts_early(kernels.receive)?;
         let way = Self { cooperative, graph: params.graph, early, multiprocessors, why: why.to_owned() };
         Ok((way, resident.clamp(1, SOG_BLOCKS)))
     }
@@ -188,12 +190,15 @@ impl Launcher {
 
     /// Queues a whole frame.
     pub fn frame(&mut self, memory: &Arguments) -> Result<(), GpuError> {
+        // The device is at work on these while the host launches the rest.
+        self.receive(memory)?;
+        self.graph_of(memory)?;
         if !self.way.graph {
-            return self.queue_frame(memory);
+            return self.queue_rest(memory);
         }
         if self.graph.is_none() {
             self.main.begin_capture()?;
-            let queued = self.queue_frame(memory);
+            let queued = self.queue_rest(memory);
             // Ended in any case, or the stream could not be used again.
             let graph = self.main.end_capture();
             queued?;
@@ -202,9 +207,7 @@ impl Launcher {
         self.graph.as_ref().map_or(Ok(()), |graph| graph.launch(&self.main))
     }
 
-    fn queue_frame(&self, memory: &Arguments) -> Result<(), GpuError> {
-        self.receive(memory)?;
-        self.graph_of(memory)?;
+    fn queue_rest(&self, memory: &Arguments) -> Result<(), GpuError> {
         self.search(memory, 0)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 0)?;
         self.launch(self.kernels.approach, CANDIDATES[0] as u32, THREADS, memory, 0)?;
@@ -252,7 +255,12 @@ impl Launcher {
 
     fn pivots(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
         let k = &self.kernels;
-        self.launch(k.prune, self.blocks(PRUNE_BLOCKS), THREADS, memory, round)?;
+        if self.way.graph && round == 0 {
+            // Nothing in the graph is before it.
+            self.queue(&self.main, k.prune, after(self.blocks(PRUNE_BLOCKS)), memory, round)?;
+        } else {
+            self.launch(k.prune, self.blocks(PRUNE_BLOCKS), THREADS, memory, round)?;
+        }
         if self.is_together() {
             let shape = Shape { start: Start::Together, ..after(self.blocks(self.resident)) };
             return self.queue(&self.main, k.sog, shape, memory, round);

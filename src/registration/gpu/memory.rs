@@ -19,8 +19,8 @@ const RIVALS: usize = 2 * CANDIDATES[0] + 1;
 const GATHERERS: usize = CANDIDATES[0] + 3;
 /// Edges whose scores are kept between the passes; with more of them they are counted again.
 const MOST_LISTED: usize = 1 << 21;
-/// Edges as good as the last pivot for which there is room beside the pivots.
-const MOST_TIES: usize = 1024;
+/// Edges as good as the last pivot for which there is room.
+const MOST_TIES: usize = 2048;
 
 /// Known verticals, see `Vertical` of the kernels.
 #[repr(C)]
@@ -63,7 +63,7 @@ pub(super) struct Frame {
     pub vertical: Verticals,
     pub probe_mean: [f32; 3],
     pub probe_square: [f32; 6],
-    pub unused: u32,
+    pub table: u32,
 }
 
 /// Facts of one search.
@@ -75,7 +75,7 @@ pub struct Totals {
     pub threshold: u32,
     /// Edges above it.
     pub above: u32,
-    /// Edges at it that were placed last, because not all at it had room among the keys.
+    /// Edges at it that were placed last, because there was no room for all at it.
     pub ties: u32,
     /// Pivots.
     pub pivots: u32,
@@ -84,11 +84,11 @@ pub struct Totals {
     /// Hypotheses with an inlier.
     pub usable: u32,
     placed: u32,
+    tied: u32,
     /// Edges that the list would hold.
     pub listed: u32,
     best: u32,
     cut: [u32; 4],
-    reserved: u32,
 }
 
 impl Totals {
@@ -156,7 +156,7 @@ pub(super) struct DeviceFindings {
 // The same figures stand in kernels/common.cuh.
 const _: () = assert!(std::mem::size_of::<Frame>() == 280);
 const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1776);
-const _: () = assert!(std::mem::size_of::<Arguments>() == 304);
+const _: () = assert!(std::mem::size_of::<Arguments>() == 312);
 
 // SAFETY: numbers without gaps, laid out as C does.
 unsafe impl Plain for Frame {}
@@ -189,6 +189,7 @@ pub(super) struct Arguments {
     histogram: u64,
     at: u64,
     keys: u64,
+    ties: u64,
     pivots: u64,
     triples: u64,
     poses: u64,
@@ -201,8 +202,8 @@ pub(super) struct Arguments {
     near: u64,
     gathered: u64,
     cells: u64,
-    table: u32,
-    key_room: u32,
+    tie_room: u32,
+    unused: u32,
     mask: u64,
     findings: u64,
     inbox: u64,
@@ -299,8 +300,7 @@ impl Memory {
         let kept = stride * row_capacity.next_multiple_of(8).min(stride);
         let room = (stride * stride / 2).min(MOST_LISTED).max(kept);
         let kept_rows = if kept > 0 { stride * words } else { 0 };
-        let key_room = pivots + MOST_TIES;
-        let table = (2 * stride).next_power_of_two();
+        let table = places(stride);
         let host = HostSide {
             frame: PinnedBuffer::new(context, 1)?,
             numbers: PinnedBuffer::new(context, 7 * stride)?,
@@ -340,7 +340,8 @@ impl Memory {
             kept_scores: more.bytes(2 * kept)?,
             histogram: more.bytes(4 * stride)?,
             at: more.bytes(4 * (stride + 1))?,
-            keys: more.bytes(8 * key_room)?,
+            keys: more.bytes(8 * pivots)?,
+            ties: more.bytes(4 * MOST_TIES)?,
             pivots: device.pivots.address(),
             triples: device.triples.address(),
             poses: device.poses.address(),
@@ -353,8 +354,8 @@ impl Memory {
             near: more.bytes(GATHERERS * 8 * 4 * stride)?,
             gathered: more.bytes(4 * CANDIDATES[0])?,
             cells: more.bytes(2 * 4 * table)?,
-            table: table as u32,
-            key_room: key_room as u32,
+            tie_room: MOST_TIES as u32,
+            unused: 0,
             mask: more.bytes(8 * words)?,
             findings: more.zeroed(std::mem::size_of::<DeviceFindings>())?,
             inbox: host.frame.device_address()?,
@@ -388,6 +389,11 @@ impl Memory {
         let input = h.frame.bytes() + h.numbers.bytes() + h.heights.bytes() + h.ids.bytes();
         input + h.findings.bytes() + h.mask.bytes()
     }
+}
+
+/// Places of a table of cells for `rows` correspondences.
+pub(super) fn places(rows: usize) -> usize {
+    (2 * rows).next_power_of_two()
 }
 
 /// Makes memory that only its address is needed of.

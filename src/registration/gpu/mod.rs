@@ -23,7 +23,9 @@ use crate::params::{Metric, Params, RegistrationParams};
 pub use launch::Way;
 use launch::{Launcher, Round};
 pub use memory::Totals;
-use memory::{row_capacity, DeviceFindings, DeviceRival, Frame, Memory, Needs, Scored, Verticals, ROWS};
+use memory::{
+    places, row_capacity, DeviceFindings, DeviceRival, Frame, Memory, Needs, Scored, Verticals, ROWS,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,6 +38,17 @@ const CLIQUES: usize = 4;
 const HYPOTHESES: usize = 5;
 const REFINE: usize = 6;
 const END: usize = 7;
+
+/// The bits of each byte, lowest first.
+const BITS: [[bool; 8]; 256] = {
+    let mut bits = [[false; 8]; 256];
+    let mut k = 0;
+    while k < 8 * 256 {
+        bits[k / 8][k % 8] = (k / 8) >> (k % 8) & 1 == 1;
+        k += 1;
+    }
+    bits
+};
 
 /// Registers on the GPU.
 pub struct GpuEngine {
@@ -136,7 +149,7 @@ impl GpuEngine {
             has_weights: u32::from(layout.is_weighted()),
             is_here: u32::from(!self.context.device().integrated),
             reserved: 0,
-            unused: 0,
+            table: places(padded) as u32,
             metric: match scoring.metric {
                 Metric::Inliers => 0,
                 Metric::Linear => 1,
@@ -351,7 +364,9 @@ impl Engine for GpuEngine {
         }
         let words = self.memory.host.mask.items();
         for (chunk, word) in mask.chunks_mut(64).zip(words) {
-            chunk.iter_mut().enumerate().for_each(|(k, inlier)| *inlier = word >> k & 1 == 1);
+            for (eight, byte) in chunk.chunks_mut(8).zip(word.to_le_bytes()) {
+                eight.copy_from_slice(&BITS[usize::from(byte)][..eight.len()]);
+            }
         }
         let s = &f.information;
         let measured = Measured {
