@@ -162,7 +162,8 @@ fn chance_hits(layout: &Layout, pose: &Numbers, theta: f64) -> u64 {
         let i = k * n / samples;
         let s = layout.source_at(i);
         let q = apply(pose, [s.x, s.y, s.z]).map(|v| v as f32);
-        let d = [q[0] - layout.target[0][i], q[1] - layout.target[1][i], q[2] - layout.target[2][i]];
+        let t = layout.target();
+        let d = [q[0] - t[0][i], q[1] - t[1][i], q[2] - t[2][i]];
         let own = (d[0] * d[0] + d[1] * d[1]) + d[2] * d[2] < theta2;
         hits += u64::from(count_near(layout, q, theta2)) - u64::from(own);
     }
@@ -172,8 +173,8 @@ fn chance_hits(layout: &Layout, pose: &Numbers, theta: f64) -> u64 {
 #[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
 fn count_near(layout: &Layout, q: [f32; 3], theta2: f32) -> u32 {
     let mut count = 0;
-    let t = &layout.target;
-    for ((x, y), z) in t[0].iter().zip(&t[1]).zip(&t[2]) {
+    let t = layout.target();
+    for ((x, y), z) in t[0].iter().zip(t[1]).zip(t[2]) {
         let (x, y, z) = (q[0] - x, q[1] - y, q[2] - z);
         count += u32::from((x * x + y * y) + z * z < theta2);
     }
@@ -239,7 +240,7 @@ fn information(layout: &Layout, pose: &Numbers, theta: f64) -> Information {
         let s = layout.source_at(i);
         radius2 = radius2.max((s.x * s.x + s.y * s.y) + s.z * s.z);
         let (p, e2) = residual(layout, pose, i);
-        let w = influence(e2 * per_theta2, f64::from(layout.weight[i]));
+        let w = influence(e2 * per_theta2, f64::from(layout.weight()[i]));
         if w > 0.0 {
             let wp = p.map(|p| w * p);
             let [x, y, z] = wp;
@@ -272,11 +273,12 @@ pub fn rival(
     let (a, b) = (single(pose), single(other));
     let theta2 = scoring.threshold * scoring.threshold;
     let per_theta2 = 1.0 / theta2;
+    let (source, target) = (layout.source(), layout.target());
     let mut found = Comparison::default();
     for (i, inlier) in mask.iter().enumerate() {
-        let s = [layout.source[0][i], layout.source[1][i], layout.source[2][i]];
+        let (s, t) = (source.map(|array| array[i]), target.map(|array| array[i]));
         let q = place(&b, s);
-        let e = [q[0] - layout.target[0][i], q[1] - layout.target[1][i], q[2] - layout.target[2][i]];
+        let e = [q[0] - t[0], q[1] - t[1], q[2] - t[2]];
         let within = (e[0] * e[0] + e[1] * e[1]) + e[2] * e[2] < theta2;
         if *inlier || within {
             let p = place(&a, s);

@@ -131,7 +131,7 @@ fn near_bits(layout: &Layout, pose: &Single, start: usize, limit2: f32) -> u64 {
 #[inline(always)]
 fn square_residuals(layout: &Layout, pose: &Single, start: usize, square: &mut [f32; CHUNK]) {
     let range = start..start + CHUNK;
-    let (s, t) = (&layout.source, &layout.target);
+    let (s, t) = (layout.source(), layout.target());
     let (sx, sy, sz) = (&s[0][range.clone()], &s[1][range.clone()], &s[2][range.clone()]);
     let (tx, ty, tz) = (&t[0][range.clone()], &t[1][range.clone()], &t[2][range]);
     for i in 0..CHUNK {
@@ -178,7 +178,7 @@ fn score_rows(layout: &Layout, pose: &Single, scoring: Scoring, near: Option<(Si
         let count: u32 = square.iter().map(|s| u32::from(*s < theta2)).sum();
         if count > 0 {
             inliers += count;
-            let weight = &layout.weight[start..start + CHUNK];
+            let weight = &layout.weight()[start..start + CHUNK];
             total += match scoring.metric {
                 Metric::Inliers => gain(&square, weight, theta2, |_| 1.0),
                 Metric::Linear => gain(&square, weight, theta2, |s| 1.0 - (s * per_theta2).sqrt()),

@@ -1,5 +1,6 @@
 //! Correspondences laid out for the kernels: one array per coordinate, single precision, centred.
 
+use super::fog::prefetch;
 use super::hypotheses::Single;
 use super::Problem;
 use crate::geometry::{Point, Vector, Vertical};
@@ -39,18 +40,36 @@ impl Probe {
     }
 }
 
+/// Memory of the host for the numbers of a layout; a backend may want memory of its own kind.
+pub trait HostMemory: Send + Sync {
+    /// All of it.
+    fn all(&self) -> &[f32];
+    /// All of it.
+    fn all_mut(&mut self) -> &mut [f32];
+}
+
+impl HostMemory for Vec<f32> {
+    fn all(&self) -> &[f32] {
+        self
+    }
+
+    fn all_mut(&mut self) -> &mut [f32] {
+        self
+    }
+}
+
+/// Arrays of numbers: source x y z, target x y z, weight.
+const ARRAYS: usize = 7;
+/// Each array is a multiple of this long and defined that far, so that a device can work on it.
+const STRIDE: usize = 128;
+
 /// The correspondences of a problem as structure of arrays. Coordinates are centred per frame (so
 /// that single precision is not spent on a map's offset) and padded with NaN, which is compatible
 /// with nothing.
-#[derive(Debug, Default)]
 pub struct Layout {
     n: usize,
-    /// Source coordinates x, y, z relative to `source_origin`, m.
-    pub source: [Vec<f32>; 3],
-    /// Target coordinates x, y, z relative to `target_origin`, m.
-    pub target: [Vec<f32>; 3],
-    /// Weights relative to the heaviest, in (0, 1]; zero in the padding.
-    pub weight: Vec<f32>,
+    numbers: Box<dyn HostMemory>,
+    stride: usize,
     /// Heights along the vertical, source and target; empty if no vertical is known.
     pub height: [Vec<f32>; 2],
     /// Identities, source and target; empty if no correspondence has any. A correspondence
@@ -73,15 +92,64 @@ pub struct Layout {
 impl Layout {
     /// Room for `max` correspondences.
     pub fn with_capacity(max: usize) -> Self {
-        let padded = max.next_multiple_of(BLOCK);
-        let array = || Vec::with_capacity(padded);
+        Self::within(Box::new(vec![0.0; Self::len(max)]))
+    }
+
+    /// Numbers in the arrays for `max` correspondences.
+    pub fn len(max: usize) -> usize {
+        ARRAYS * max.max(1).next_multiple_of(STRIDE)
+    }
+
+    /// In memory of [`Layout::len`] numbers.
+    pub fn within(numbers: Box<dyn HostMemory>) -> Self {
+        let stride = numbers.all().len() / ARRAYS / STRIDE * STRIDE;
         Self {
-            source: [array(), array(), array()],
-            target: [array(), array(), array()],
-            weight: array(),
+            n: 0,
+            numbers,
+            stride,
+            height: Default::default(),
+            ids: Default::default(),
+            up: None,
+            vertical: None,
+            source_origin: Vector::zeros(),
+            target_origin: Vector::zeros(),
+            probe: Probe::default(),
+            weighted: false,
             scratch: Vec::with_capacity(ORIGIN_ROWS),
-            ..Self::default()
         }
+    }
+
+    /// All arrays, [`Layout::stride`] apart, each defined up to the next multiple of 128 rows.
+    pub fn numbers(&self) -> &[f32] {
+        self.numbers.all()
+    }
+
+    /// From the beginning of an array to that of the next.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    #[inline(always)]
+    fn array(&self, k: usize) -> &[f32] {
+        &self.numbers.all()[k * self.stride..][..self.padded()]
+    }
+
+    /// Source coordinates x, y, z relative to `source_origin`, m.
+    #[inline(always)]
+    pub fn source(&self) -> [&[f32]; 3] {
+        [0, 1, 2].map(|k| self.array(k))
+    }
+
+    /// Target coordinates x, y, z relative to `target_origin`, m.
+    #[inline(always)]
+    pub fn target(&self) -> [&[f32]; 3] {
+        [3, 4, 5].map(|k| self.array(k))
+    }
+
+    /// Weights relative to the heaviest, in (0, 1]; zero in the padding.
+    #[inline(always)]
+    pub fn weight(&self) -> &[f32] {
+        self.array(6)
     }
 
     /// Number of correspondences, without padding.
@@ -96,12 +164,12 @@ impl Layout {
 
     /// Source point `i`, centred; the index must be below [`Layout::padded`].
     pub fn source_at(&self, i: usize) -> Vector {
-        Vector::from_fn(|k, _| f64::from(self.source[k][i]))
+        Vector::from_fn(|k, _| f64::from(self.array(k)[i]))
     }
 
     /// Target point `i`, centred; the index must be below [`Layout::padded`].
     pub fn target_at(&self, i: usize) -> Vector {
-        Vector::from_fn(|k, _| f64::from(self.target[k][i]))
+        Vector::from_fn(|k, _| f64::from(self.array(3 + k)[i]))
     }
 
     /// The weights are not all the same.
@@ -125,18 +193,22 @@ impl Layout {
     pub fn load(&mut self, problem: &Problem) {
         let rows = problem.rows();
         self.n = rows.len();
-        let padded = self.padded();
+        let (padded, defined) = (self.padded(), self.n.next_multiple_of(STRIDE));
+        if defined > self.stride {
+            self.numbers = Box::new(vec![0.0; Self::len(self.n)]);
+            self.stride = defined;
+        }
         self.source_origin = median(&mut self.scratch, rows.len(), |i| &rows[i].source);
         self.target_origin = median(&mut self.scratch, rows.len(), |i| &rows[i].target);
-        let [sx, sy, sz] = &mut self.source;
-        let [tx, ty, tz] = &mut self.target;
-        let mut columns = [sx, sy, sz, tx, ty, tz, &mut self.weight];
-        columns.iter_mut().for_each(|column| column.resize(padded, 0.0));
+        let mut columns = self.numbers.all_mut().chunks_mut(self.stride).map(|column| &mut column[..defined]);
+        let mut columns: [&mut [f32]; ARRAYS] = std::array::from_fn(|_| columns.next().unwrap_or_default());
         let (s, t) = (self.source_origin, self.target_origin);
         let (mut heaviest, mut lightest, mut with_ids) = (0.0f32, f32::INFINITY, false);
         // One pass, the rows are long; by parts of equal length, which need no check of each index.
         let mut parts = columns.each_mut().map(|column| column.chunks_mut(BLOCK));
-        for rows in rows.chunks(BLOCK) {
+        let ahead = rows.chunks(BLOCK).skip(1).map(Some).chain([None]);
+        for (rows, ahead) in rows.chunks(BLOCK).zip(ahead) {
+            prefetch(ahead.unwrap_or_default());
             let [Some(sx), Some(sy), Some(sz), Some(tx), Some(ty), Some(tz), Some(w)] =
                 parts.each_mut().map(Iterator::next)
             else {

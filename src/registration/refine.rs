@@ -184,7 +184,7 @@ impl Refiner {
         self.near.iter_mut().for_each(Vec::clear);
         for i in within(layout, start, reach2) {
             let (s, t) = (layout.source_at(i), layout.target_at(i));
-            let weight = if weighted { f64::from(layout.weight[i]) } else { 1.0 };
+            let weight = if weighted { f64::from(layout.weight()[i]) } else { 1.0 };
             for (column, value) in self.near.iter_mut().zip([s.x, s.y, s.z, t.x, t.y, t.z, weight]) {
                 column.push(value);
             }
@@ -430,7 +430,7 @@ mod tests {
             for i in 0..300 {
                 let (s, t) = (layout.source_at(i), layout.target_at(i));
                 let r2 = (found.apply(&s) - t).norm_squared() / (theta * theta);
-                moments.add(&s, &t, influence(r2, f64::from(layout.weight[i])));
+                moments.add(&s, &t, influence(r2, f64::from(layout.weight()[i])));
             }
             let best = match (up, sign < 0.0) {
                 (true, _) => moments.pose_about(&Vector::z(), &Vector::z()),

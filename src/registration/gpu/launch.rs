@@ -2,7 +2,7 @@
 //!
 //! - scores and pivots in one cooperative kernel, whose blocks wait for each other, or in three
 //!   kernels one after another, as always in the bounded search;
-//! - kernel by kernel, or all that follows the graph of compatibility as one graph of kernels.
+//! - kernel by kernel, or all of a frame as one graph.
 
 use super::memory::Arguments;
 use crate::gpu::bundle::Bundle;
@@ -190,15 +190,12 @@ impl Launcher {
 
     /// Queues a whole frame.
     pub fn frame(&mut self, memory: &Arguments) -> Result<(), GpuError> {
-        // The device is at work on these while the host launches the rest.
-        self.receive(memory)?;
-        self.graph_of(memory)?;
         if !self.way.graph {
-            return self.queue_rest(memory);
+            return self.queue_frame(memory);
         }
         if self.graph.is_none() {
             self.main.begin_capture()?;
-            let queued = self.queue_rest(memory);
+            let queued = self.queue_frame(memory);
             // Ended in any case, or the stream could not be used again.
             let graph = self.main.end_capture();
             queued?;
@@ -207,7 +204,9 @@ impl Launcher {
         self.graph.as_ref().map_or(Ok(()), |graph| graph.launch(&self.main))
     }
 
-    fn queue_rest(&self, memory: &Arguments) -> Result<(), GpuError> {
+    fn queue_frame(&self, memory: &Arguments) -> Result<(), GpuError> {
+        self.receive(memory)?;
+        self.graph_of(memory)?;
         self.search(memory, 0)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 0)?;
         self.launch(self.kernels.approach, CANDIDATES[0] as u32, THREADS, memory, 0)?;
@@ -255,12 +254,7 @@ impl Launcher {
 
     fn pivots(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
         let k = &self.kernels;
-        if self.way.graph && round == 0 {
-            // Nothing in the graph is before it.
-            self.queue(&self.main, k.prune, after(self.blocks(PRUNE_BLOCKS)), memory, round)?;
-        } else {
-            self.launch(k.prune, self.blocks(PRUNE_BLOCKS), THREADS, memory, round)?;
-        }
+        self.launch(k.prune, self.blocks(PRUNE_BLOCKS), THREADS, memory, round)?;
         if self.is_together() {
             let shape = Shape { start: Start::Together, ..after(self.blocks(self.resident)) };
             return self.queue(&self.main, k.sog, shape, memory, round);

@@ -224,7 +224,8 @@ impl Arguments {
 /// Memory of the host that the device reads and writes itself.
 pub(super) struct HostSide {
     pub frame: PinnedBuffer<Frame>,
-    /// Source x y z, target x y z, weights; each `stride` long.
+    /// Source x y z, target x y z, weights; each `stride` long. For an integrated device only; others
+    /// are sent what is in the layout.
     pub numbers: PinnedBuffer<f32>,
     pub heights: PinnedBuffer<f32>,
     pub ids: PinnedBuffer<u64>,
@@ -303,7 +304,7 @@ impl Memory {
         let table = places(stride);
         let host = HostSide {
             frame: PinnedBuffer::new(context, 1)?,
-            numbers: PinnedBuffer::new(context, 7 * stride)?,
+            numbers: PinnedBuffer::new(context, if context.device().integrated { 7 * stride } else { 1 })?,
             heights: PinnedBuffer::new(context, 2 * stride)?,
             ids: PinnedBuffer::new(context, 2 * stride)?,
             findings: PinnedBuffer::new(context, 1)?,

@@ -10,11 +10,11 @@ use super::findings::{Comparison, Found, Information, Measured, Mirror, Rival, S
 use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
 use super::fog::candidate_factors;
 use super::hypotheses::Hypothesis;
-use super::layout::Layout;
+use super::layout::{HostMemory, Layout};
 use super::pivots::Pivot;
 use super::refine::{cut2, pose_of, reach2};
 use super::result::StageTimes;
-use crate::gpu::buffers::{PinnedBuffer, Plain, Rows};
+use crate::gpu::buffers::{send_rows, PinnedBuffer, Plain, Rows};
 use crate::gpu::bundle::{Bundle, Origin};
 use crate::gpu::context::Context;
 use crate::gpu::device::DeviceMemory;
@@ -121,13 +121,15 @@ impl GpuEngine {
             self.launcher.forget();
         }
         self.launcher.set_search(r.search);
+        let integrated = self.context.device().integrated;
         let (stride, host) = (self.memory.stride, &mut self.memory.host);
         let padded = layout.count().next_multiple_of(ROWS);
-        let [sx, sy, sz] = &layout.source;
-        let [tx, ty, tz] = &layout.target;
-        fill(&mut host.numbers, stride, padded, &[sx, sy, sz, tx, ty, tz], f32::NAN);
-        let weights = host.numbers.items_mut().get_mut(6 * stride..).unwrap_or_default();
-        fill_one(weights, padded, &layout.weight, 0.0);
+        if integrated {
+            let to = host.numbers.items_mut().chunks_mut(stride);
+            for (to, from) in to.zip(layout.numbers().chunks(layout.stride())) {
+                to[..padded].copy_from_slice(&from[..padded]);
+            }
+        }
         let [source, target] = &layout.height;
         fill(&mut host.heights, stride, padded, &[source, target], f32::NAN);
         let [source, target] = &layout.ids;
@@ -147,7 +149,7 @@ impl GpuEngine {
             has_ids: u32::from(layout.ids.iter().any(|ids| !ids.is_empty())),
             has_vertical: u32::from(layout.vertical.is_some()),
             has_weights: u32::from(layout.is_weighted()),
-            is_here: u32::from(!self.context.device().integrated),
+            is_here: u32::from(!integrated),
             reserved: 0,
             table: places(padded) as u32,
             metric: match scoring.metric {
@@ -178,31 +180,33 @@ impl GpuEngine {
         if let Some(place) = host.frame.items_mut().first_mut() {
             *place = frame;
         }
-        Ok(())
+        self.send(layout, &frame)
     }
 
     /// Queues the frame that was staged.
     pub fn submit(&mut self) -> Result<(), GpuError> {
         self.context.bind()?;
-        self.send()?;
         self.launcher.frame(&self.memory.arguments)
     }
 
     /// Queues the copies of what was staged. An integrated device reads it where it is.
-    fn send(&self) -> Result<(), GpuError> {
-        let Some(frame) = self.memory.host.frame.items().first().filter(|frame| frame.is_here == 1) else {
+    fn send(&self, layout: &Layout, frame: &Frame) -> Result<(), GpuError> {
+        if frame.is_here == 0 {
             return Ok(());
-        };
+        }
         let (host, to, stream) = (&self.memory.host, &self.memory.arguments, self.launcher.stream());
-        let rows = |count| Rows { count, len: frame.padded as usize, pitch: self.memory.stride };
-        // SAFETY: the arrays of the device are as long as those of the host.
+        let (len, stride) = (frame.padded as usize, self.memory.stride);
+        let pair = Rows { count: 2, len, pitch: [stride, stride] };
+        // SAFETY: the arrays of the device are as long as those of the host. The layout is that of the
+        // pipeline, which outlives this; it is loaded anew only when the frame is done or given up.
         unsafe {
-            host.numbers.send_rows(to.numbers, &rows(7), stream)?;
+            let rows = Rows { count: 7, len, pitch: [layout.stride(), stride] };
+            send_rows(layout.numbers(), to.numbers, &rows, stream)?;
             if frame.has_heights == 1 {
-                host.heights.send_rows(to.heights, &rows(2), stream)?;
+                send_rows(host.heights.items(), to.heights, &pair, stream)?;
             }
             if frame.has_ids == 1 {
-                host.ids.send_rows(to.ids, &rows(2), stream)?;
+                send_rows(host.ids.items(), to.ids, &pair, stream)?;
             }
         }
         Ok(())
@@ -222,7 +226,6 @@ impl GpuEngine {
         self.context.bind()?;
         let stream = self.launcher.stream();
         if round == 0 {
-            self.send()?;
             self.launcher.receive(&self.memory.arguments)?;
             self.launcher.graph_of(&self.memory.arguments)?;
         } else {
@@ -284,6 +287,16 @@ impl GpuEngine {
     }
 }
 
+impl HostMemory for PinnedBuffer<f32> {
+    fn all(&self) -> &[f32] {
+        self.items()
+    }
+
+    fn all_mut(&mut self) -> &mut [f32] {
+        self.items_mut()
+    }
+}
+
 impl Drop for GpuEngine {
     fn drop(&mut self) {
         // The device may still write to memory that is freed next.
@@ -329,6 +342,12 @@ impl Engine for GpuEngine {
 
     fn memory(&self) -> Option<DeviceMemory> {
         self.memory_taken().ok()
+    }
+
+    fn layout(&self, capacity: usize) -> Layout {
+        // Pinned, so that it is copied without the host's help; if there is none, any will do.
+        PinnedBuffer::new(&self.context, Layout::len(capacity))
+            .map_or_else(|_| Layout::with_capacity(capacity), |memory| Layout::within(Box::new(memory)))
     }
 
     fn begin(&mut self, task: Task) -> Result<(), Stop> {
