@@ -46,8 +46,10 @@ struct Frame {
     u32 pivots[2], per_pivot;
     // Hypotheses that are refined after each search.
     u32 candidates[2];
-    // What there is besides the points, and whether all of it is on the device already; 0 or 1.
-    u32 has_heights, has_ids, has_vertical, has_weights, is_here;
+    // What there is besides the points; 0 or 1.
+    u32 has_heights, has_ids, has_vertical, has_weights;
+    // Length of what came in, a multiple of 16.
+    u32 bytes;
     // 0 inliers, 1 linear, 2 quadratic.
     u32 metric;
     // Rule of the edges, and factors of its condition without square roots.
@@ -139,17 +141,14 @@ struct Findings {
     u64 stamps[2][STAGES];
 };
 
-// Where everything is on the device. Arrays of the points are `stride` apart.
+// Where everything is on the device.
 struct Memory {
+    // What came in, all in one piece: at HEAD the numbers (source x y z, target x y z, weight), then
+    // heights and identities of source and target, if there are any; arrays of `padded` items.
     Frame* frame;
     Totals* totals;  // 2
-    u32 stride;      // capacity, a multiple of 128
     u32 room;        // edges that the list can hold
-    // What came in: source x y z, target x y z, weight (7 arrays); heights and identities of
-    // source and target (2 arrays each).
-    float* numbers;
-    float* heights;
-    u64* ids;
+    u32 tie_room;    // of `ties`
     // The graph: rows of `frame->words` words, degrees.
     u64* rows;
     u32* degrees;
@@ -192,22 +191,17 @@ struct Memory {
     u32* gathered;
     // Tables of cells, source and target, one after the other.
     u32* cells;
-    u32 tie_room;
-    u32 unused;
     // Inliers of the best pose as bits.
     u64* mask;
     Findings* findings;
-    // On the host: what comes in (frame; points, heights, identities, `stride` apart), and where
-    // findings and mask go.
+    // On the host: what comes in, if it is not copied to `frame` beforehand, and where findings and
+    // mask go.
     const Frame* inbox;
-    const float* inbox_numbers;
-    const float* inbox_heights;
-    const u64* inbox_ids;
     Findings* outbox;
     u64* outbox_mask;
 };
 
-static_assert(sizeof(Frame) == 280 && sizeof(Findings) == 1776 && sizeof(Memory) == 312, "sizes of the host");
+static_assert(sizeof(Frame) == 280 && sizeof(Findings) == 1776 && sizeof(Memory) == 256, "sizes of the host");
 
 // The beginning of every kernel. It may be here while the last blocks of the kernel before it are at
 // work: what that wrote is complete after this.
@@ -217,9 +211,14 @@ __device__ inline void arrive() {
 #endif
 }
 
+#define HEAD 512
+static_assert(sizeof(Frame) <= HEAD, "room before the numbers");
+
 // The memory, and what of `Frame` most kernels need. Made at the beginning of a kernel.
 struct Work : Memory {
     u32 n, padded, words, pivots_wanted, per_pivot;
+    // Seven arrays, `padded` apart.
+    const float* numbers;
 
     __device__ inline Work(const Memory& m, u32 round) : Memory(m) {
         arrive();
@@ -228,6 +227,13 @@ struct Work : Memory {
         words = frame->words;
         pivots_wanted = frame->pivots[round];
         per_pivot = frame->per_pivot;
+        numbers = reinterpret_cast<const float*>(reinterpret_cast<const u8*>(frame) + HEAD);
+    }
+
+    // Two arrays each.
+    __device__ inline const float* heights() const { return numbers + 7 * (u64)padded; }
+    __device__ inline const u64* ids() const {
+        return reinterpret_cast<const u64*>(numbers + (frame->has_heights ? 9 : 7) * (u64)padded);
     }
 };
 

@@ -28,10 +28,10 @@ __device__ inline void source_of(const float* numbers, u64 stride, u32 i, double
 // Point under the pose and squared residual.
 __device__ inline double residual(const Work& m, const double* pose, u32 i, double* p) {
     double s[3];
-    source_of(m.numbers, m.stride, i, s);
+    source_of(m.numbers, m.padded, i, s);
     apply(pose, s, p);
-    const float* t = m.numbers + 3 * (u64)m.stride + i;
-    const double e[3] = {__ldg(t) - p[0], __ldg(t + m.stride) - p[1], __ldg(t + 2 * (u64)m.stride) - p[2]};
+    const float* t = m.numbers + 3 * (u64)m.padded + i;
+    const double e[3] = {__ldg(t) - p[0], __ldg(t + m.padded) - p[1], __ldg(t + 2 * (u64)m.padded) - p[2]};
     return (e[0] * e[0] + e[1] * e[1]) + e[2] * e[2];
 }
 
@@ -105,7 +105,7 @@ __device__ void mirror_job(const Work& m, Workbench& bench, Chosen& chosen, Scat
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
     const u32 count = gather_inliers(m, chosen, near);
-    scatter_inliers(bench, near, m.stride, count, of);
+    scatter_inliers(bench, near, m.padded, count, of);
     if (threadIdx.x < 3) findings.spread[threadIdx.x] = fmax(of.values[threadIdx.x], 0.0);
     if (threadIdx.x == 0) {
         const double *pose = findings.best.pose, *n = of.axes[2], *c = of.centre;
@@ -161,7 +161,7 @@ __device__ void line_job(const Work& m, Workbench& bench, Chosen& chosen, Scatte
     }
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
     const u32 count = gather_inliers(m, chosen, near);
-    scatter_inliers(bench, near, m.stride, count, of);
+    scatter_inliers(bench, near, m.padded, count, of);
     double centre[3], axis[3];
     for (int line = 0; line <= LINES; ++line) {
         if (!of.fine) return;
@@ -171,7 +171,7 @@ __device__ void line_job(const Work& m, Workbench& bench, Chosen& chosen, Scatte
             axis[k] = of.axes[0][k];
         }
         if (line == LINES) break;
-        scatter(bench, near, m.stride, count, centre, of, [&](const double* p) {
+        scatter(bench, near, m.padded, count, centre, of, [&](const double* p) {
             const double g = 1.0 + beside(p, centre, axis, per_theta2);
             return 1.0 / (g * g);
         });
@@ -179,7 +179,7 @@ __device__ void line_job(const Work& m, Workbench& bench, Chosen& chosen, Scatte
     u32 off = 0;
     for (u32 i = threadIdx.x; i < count; i += LANES) {
         double p[3];
-        source_of(near, m.stride, i, p);
+        source_of(near, m.padded, i, p);
         off += beside(p, centre, axis, per_theta2) > 1.0;
     }
     off = warp_sum(off);
@@ -199,10 +199,10 @@ __device__ void information_job(const Work& m, Workbench& bench) {
 #pragma unroll 4
     for (u32 i = threadIdx.x; i < m.n; i += LANES) {
         double s[3], p[3];
-        source_of(m.numbers, m.stride, i, s);
+        source_of(m.numbers, m.padded, i, s);
         radius2 = fmax(radius2, (s[0] * s[0] + s[1] * s[1]) + s[2] * s[2]);
         const double e2 = residual(m, pose, i, p);
-        const double w = influence(e2 * per_theta2, m.numbers[6 * (u64)m.stride + i]);
+        const double w = influence(e2 * per_theta2, m.numbers[6 * (u64)m.padded + i]);
         if (w > 0.0) {
             const double x = w * p[0], y = w * p[1], z = w * p[2];
             sum[0] += w;
@@ -251,10 +251,10 @@ __device__ void count_cells(const Work& m, u32 block, u32 blocks) {
     const double side = CELL * frame.theta;
     for (u32 which = 0; which < 2; ++which) {
         u32* table = m.cells + which * (u64)frame.table;
-        const float* points = m.numbers + 3 * which * (u64)m.stride;
+        const float* points = m.numbers + 3 * which * (u64)m.padded;
         auto cell = [&](u32 i, int* c) {
 #pragma unroll
-            for (int k = 0; k < 3; ++k) c[k] = (int)floor(points[k * (u64)m.stride + i] / side);
+            for (int k = 0; k < 3; ++k) c[k] = (int)floor(points[k * (u64)m.padded + i] / side);
         };
         u32 fresh = 0;
         for (u32 i = block * LANES + threadIdx.x; i < m.n; i += blocks * LANES) {
@@ -284,7 +284,7 @@ __device__ void count_cells(const Work& m, u32 block, u32 blocks) {
 __device__ void count_chance(const Work& m, u32 block, u32 blocks) {
     const Frame& frame = *m.frame;
     const float theta2 = (float)(frame.theta * frame.theta);
-    const float* targets = m.numbers + 3 * (u64)m.stride;
+    const float* targets = m.numbers + 3 * (u64)m.padded;
     double pose[12];
 #pragma unroll
     for (int k = 0; k < 12; ++k) pose[k] = m.findings->best.pose[k];
@@ -297,7 +297,7 @@ __device__ void count_chance(const Work& m, u32 block, u32 blocks) {
             own[k] = (u32)((u64)sample * m.n / frame.samples);
             double s[3], p[3] = {0.0, 0.0, 0.0};
             if (sample < frame.samples) {
-                source_of(m.numbers, m.stride, own[k], s);
+                source_of(m.numbers, m.padded, own[k], s);
                 apply(pose, s, p);
             }
 #pragma unroll
@@ -305,7 +305,7 @@ __device__ void count_chance(const Work& m, u32 block, u32 blocks) {
         }
 #pragma unroll 2
         for (u32 i = threadIdx.x; i < m.n; i += LANES) {
-            const float tx = targets[i], ty = targets[m.stride + i], tz = targets[2 * (u64)m.stride + i];
+            const float tx = targets[i], ty = targets[m.padded + i], tz = targets[2 * (u64)m.padded + i];
 #pragma unroll
             for (u32 k = 0; k < SAMPLES; ++k) {
                 const float x = q[k][0] - tx, y = q[k][1] - ty, z = q[k][2] - tz;

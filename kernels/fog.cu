@@ -16,7 +16,7 @@ struct Match {
 
 __device__ inline Match match_of(const Work& m, u32 i) {
     const float* p = m.numbers + i;
-    const u64 d = m.stride;
+    const u64 d = m.padded;
     return {p[0], p[d], p[2 * d], p[3 * d], p[4 * d], p[5 * d]};
 }
 
@@ -52,12 +52,12 @@ __device__ inline bool joins(const Rule& rule, const Match& p, const Match& q) {
 __device__ inline bool allowed(const Work& m, float tau, u32 i, u32 j) {
     bool allow = true;
     if (m.frame->has_heights) {
-        const float *source = m.heights, *target = m.heights + m.stride;
+        const float *source = m.heights(), *target = source + m.padded;
         const float difference = (source[i] - source[j]) - (target[i] - target[j]);
         allow = fabsf(difference) < tau;
     }
     if (m.frame->has_ids) {
-        const u64 *source = m.ids, *target = m.ids + m.stride;
+        const u64 *source = m.ids(), *target = source + m.padded;
         allow = allow && source[i] != source[j] && target[i] != target[j];
     }
     return allow;

@@ -147,8 +147,8 @@ __device__ inline bool pose_of(const Work& m, const uint4& triple, double* pose)
     const u32 corner[3] = {triple.x, triple.y, triple.z};
     Triad s[3], t[3];
     for (int k = 0; k < 3; ++k) {
-        s[k] = point(m.numbers, m.stride, corner[k]);
-        t[k] = point(m.numbers + 3 * (u64)m.stride, m.stride, corner[k]);
+        s[k] = point(m.numbers, m.padded, corner[k]);
+        t[k] = point(m.numbers + 3 * (u64)m.padded, m.padded, corner[k]);
     }
     return frame.has_vertical ? align_three_about(s, t, frame.vertical, frame.min_height, pose)
                               : align_three(s, t, frame.min_height, pose);
@@ -217,9 +217,9 @@ __device__ inline void score_slots(const Work& m, u32 count) {
         for (u32 e = 0; e < EACH; ++e) {
             const u32 i = start + e * SCORE_THREADS + threadIdx.x;
             const bool within = i < padded;
-            for (u32 c = 0; c < 6; ++c) p[e][c] = within ? m.numbers[c * (u64)m.stride + i] : nanf("");
+            for (u32 c = 0; c < 6; ++c) p[e][c] = within ? m.numbers[c * (u64)m.padded + i] : nanf("");
             // In units of the score; a power of two does not round.
-            weight[e] = within ? m.numbers[6 * (u64)m.stride + i] * 65536.0f : 0.0f;
+            weight[e] = within ? m.numbers[6 * (u64)m.padded + i] * 65536.0f : 0.0f;
         }
         __syncthreads();
         for (u32 k = 0; k < POSES; ++k) {

@@ -54,7 +54,7 @@ __device__ inline float square_distance(const float3& a, const float3& b) {
 
 // Squared residual of row i of arrays as `numbers`, NaN in the padding.
 __device__ inline float square_residual(const Work& m, const Single& pose, const float* arrays, u32 i) {
-    const u64 d = m.stride;
+    const u64 d = m.padded;
     return square_distance(place(pose, point_at(arrays, d, i)), point_at(arrays + 3 * d, d, i));
 }
 
@@ -65,7 +65,7 @@ __device__ inline float square_residual(const Work& m, const Single& pose, const
 // on, a whole warp for 128 at a time.
 template <typename Use>
 __device__ inline void scan(const Work& m, const Single& pose, Use use) {
-    const u64 d = m.stride;
+    const u64 d = m.padded;
     for (u32 first = 4 * threadIdx.x; first < m.padded; first += 4 * BATCH * LANES) {
         float4 numbers[BATCH][6];
 #pragma unroll
@@ -110,7 +110,7 @@ struct Chosen {
 // room for all of them and, behind, for their indices. Returns how many. Called by a whole block.
 __device__ u32 gather(const Work& m, Chosen& chosen, float* own, bool weighted) {
     const u32 words = m.padded / WARP;
-    const u64 d = m.stride;
+    const u64 d = m.padded;
     u32* indices = reinterpret_cast<u32*>(own + 7 * d);
     __syncthreads();
     // A thread takes neighbouring words.
@@ -317,7 +317,7 @@ __device__ bool refine(
     const Work& m, Workbench& bench, const float* near, u32 count, double step, u32 most, double least) {
     const Frame& frame = *m.frame;
     const double theta = frame.theta, per_theta2 = 1.0 / (theta * theta);
-    const u64 d = m.stride;
+    const u64 d = m.padded;
     if (threadIdx.x < 3) bench.about[threadIdx.x] = 0.0;
     if (threadIdx.x == 0) bench.was_newton = 0;
     __syncthreads();
@@ -433,7 +433,7 @@ __device__ uint2 support_near(const Work& m, const Workbench& bench, const float
     const Single pose = single_of(bench.pose);
     Tally tally;
     for (u32 k = threadIdx.x; k < count; k += LANES) {
-        tally.add(frame, near[6 * (u64)m.stride + k], square_residual(m, pose, near, k));
+        tally.add(frame, near[6 * (u64)m.padded + k], square_residual(m, pose, near, k));
     }
     return tally.total();
 }
@@ -450,7 +450,7 @@ __device__ void write_scored(Scored& to, const Workbench& bench, bool valid, uin
 }
 
 // Where block b gathers.
-__device__ inline float* near_of(const Work& m, u32 b) { return m.near + 8 * (u64)m.stride * b; }
+__device__ inline float* near_of(const Work& m, u32 b) { return m.near + 8 * (u64)m.padded * b; }
 
 // True in all threads of the block that ends last; it sees what the others wrote.
 __device__ inline bool last_block(u32* done, u32 blocks) {
@@ -468,7 +468,7 @@ __device__ inline bool last_block(u32* done, u32 blocks) {
 __device__ void compare(const Work& m, Rival& other, u32 block, u32 blocks) {
     const Frame& frame = *m.frame;
     const Single a = single_of(m.findings->best.pose), b = single_of(other.other.pose);
-    const u64 d = m.stride;
+    const u64 d = m.padded;
     Tally tally;
     u64 apart = 0;
     u32 either = 0, only_pose = 0, only_other = 0;
@@ -559,7 +559,7 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory memory
     const u32 count = __ldcg(m.gathered + first);
     const bool valid = any && refine(m, bench, near_of(m, first), count, FINE, ITERATIONS, 0.0);
     const Frame& frame = *m.frame;
-    const float* weights = m.numbers + 6 * (u64)m.stride;
+    const float* weights = m.numbers + 6 * (u64)m.padded;
     u32 *mask = (u32*)m.mask, *gone = (u32*)m.gone;
     Tally tally;
     if (valid) {

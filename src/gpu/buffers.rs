@@ -115,8 +115,6 @@ pub struct PinnedBuffer<T> {
 
 // SAFETY: owned memory.
 unsafe impl<T: Send> Send for PinnedBuffer<T> {}
-// SAFETY: a shared reference only reads it.
-unsafe impl<T: Sync> Sync for PinnedBuffer<T> {}
 
 impl<T: Plain> PinnedBuffer<T> {
     /// Room for `len` items, at least one, all zero bytes.
@@ -161,6 +159,18 @@ impl<T: Plain> PinnedBuffer<T> {
     }
 }
 
+impl PinnedBuffer<u8> {
+    /// Writes items from byte `at` on; nothing if they do not fit.
+    pub fn put<T: Plain>(&mut self, at: usize, items: &[T]) {
+        // SAFETY: plain items are bytes.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(items.as_ptr().cast::<u8>(), std::mem::size_of_val(items)) };
+        if let Some(place) = self.items_mut().get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())) {
+            place.copy_from_slice(bytes);
+        }
+    }
+}
+
 impl<T> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
@@ -168,56 +178,6 @@ impl<T> Drop for PinnedBuffer<T> {
             let _ = unsafe { result::free_host(self.start.cast()) };
         }
     }
-}
-
-/// Rows of the same length at two places.
-pub struct Rows {
-    /// Rows.
-    pub count: usize,
-    /// Items of a row that are copied.
-    pub len: usize,
-    /// Items from the beginning of a row to that of the next, on the host and on the device.
-    pub pitch: [usize; 2],
-}
-
-/// Copies rows of the host to an array on the device, when the stream comes to it; at once from
-/// memory that is not pinned.
-///
-/// # Safety
-/// `address` is that of an array that holds the rows, and `from` lives until it is copied. What is
-/// written to it before is copied, or not.
-pub unsafe fn send_rows<T: Plain>(
-    from: &[T],
-    address: u64,
-    rows: &Rows,
-    stream: &Stream,
-) -> Result<(), GpuError> {
-    let [host, device] = rows.pitch;
-    let needed = rows.count.saturating_sub(1) * host + rows.len;
-    if needed > from.len() || rows.len > host || rows.len > device {
-        return Err(too_long());
-    }
-    let size = std::mem::size_of::<T>();
-    let copy = sys::CUDA_MEMCPY2D {
-        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
-        srcHost: from.as_ptr().cast(),
-        srcPitch: host * size,
-        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-        dstDevice: address,
-        dstPitch: device * size,
-        WidthInBytes: rows.len * size,
-        Height: rows.count,
-        srcXInBytes: 0,
-        srcY: 0,
-        srcDevice: 0,
-        srcArray: std::ptr::null_mut(),
-        dstXInBytes: 0,
-        dstY: 0,
-        dstHost: std::ptr::null_mut(),
-        dstArray: std::ptr::null_mut(),
-    };
-    // SAFETY: the rows lie within this memory, and within the device's as the caller promises.
-    unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream.raw()) }.result().doing("copying to the device")
 }
 
 fn too_long() -> GpuError {

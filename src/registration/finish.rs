@@ -68,10 +68,6 @@ pub(super) trait Engine: Send + 'static {
     fn memory(&self) -> Option<DeviceMemory> {
         None
     }
-    /// Where problems of up to `capacity` correspondences are laid out for it.
-    fn layout(&self, capacity: usize) -> Layout {
-        Layout::with_capacity(capacity)
-    }
     /// Hands over a problem; it may work on it from now on.
     fn begin(&mut self, task: Task) -> Result<(), Stop>;
     /// The best pose with its measurements, `None` if no three correspondences give one. Sets the
@@ -108,11 +104,11 @@ pub(super) struct Pipeline<E> {
 impl<E: Engine> Pipeline<E> {
     /// Memory for `capacity` correspondences.
     pub fn new(engine: E, capacity: usize) -> Self {
-        let (now, layout) = (Instant::now(), engine.layout(capacity));
+        let now = Instant::now();
         Self {
             engine,
             capacity,
-            layout,
+            layout: Layout::with_capacity(capacity),
             clock: Clock::start(now),
             deadline: Deadline::after_ms(now, 0.0),
             begun: Ok(()),

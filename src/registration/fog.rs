@@ -214,17 +214,17 @@ pub fn count_common(a: &[u64], b: &[u64]) -> u32 {
     a.iter().zip(b).map(|(a, b)| u64::from((a & b).count_ones())).sum::<u64>() as u32
 }
 
-/// Fetches items into the cache while others are worked on.
+/// Fetches a row into the cache while another one is counted.
 #[inline]
-pub fn prefetch<T>(items: &[T]) {
+pub fn prefetch(row: &[u64]) {
     #[cfg(target_arch = "x86_64")]
-    for offset in (0..std::mem::size_of_val(items)).step_by(8 * LINE) {
+    for line in row.chunks(LINE) {
         use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
         // SAFETY: a hint; it cannot fault.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(items.as_ptr().cast::<i8>().wrapping_add(offset)) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = items;
+    let _ = row;
 }
 
 /// Indices of the bits set, ascending.

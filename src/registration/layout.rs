@@ -1,6 +1,5 @@
 //! Correspondences laid out for the kernels: one array per coordinate, single precision, centred.
 
-use super::fog::prefetch;
 use super::hypotheses::Single;
 use super::Problem;
 use crate::geometry::{Point, Vector, Vertical};
@@ -40,40 +39,23 @@ impl Probe {
     }
 }
 
-/// Memory of the host for the numbers of a layout; a backend may want memory of its own kind.
-pub trait HostMemory: Send + Sync {
-    /// All of it.
-    fn all(&self) -> &[f32];
-    /// All of it.
-    fn all_mut(&mut self) -> &mut [f32];
-}
-
-impl HostMemory for Vec<f32> {
-    fn all(&self) -> &[f32] {
-        self
-    }
-
-    fn all_mut(&mut self) -> &mut [f32] {
-        self
-    }
-}
-
 /// Arrays of numbers: source x y z, target x y z, weight.
 const ARRAYS: usize = 7;
-/// Each array is a multiple of this long and defined that far, so that a device can work on it.
-const STRIDE: usize = 128;
+/// Each array is a multiple of this long, so that a device can work on it.
+pub const STRIDE: usize = 128;
 
 /// The correspondences of a problem as structure of arrays. Coordinates are centred per frame (so
 /// that single precision is not spent on a map's offset) and padded with NaN, which is compatible
 /// with nothing.
 pub struct Layout {
     n: usize,
-    numbers: Box<dyn HostMemory>,
-    stride: usize,
-    /// Heights along the vertical, source and target; empty if no vertical is known.
+    /// Arrays one after the other.
+    numbers: Vec<f32>,
+    /// Heights along the vertical, source and target; empty if no vertical is known. As long as the
+    /// arrays of the numbers.
     pub height: [Vec<f32>; 2],
     /// Identities, source and target; empty if no correspondence has any. A correspondence
-    /// without one has an identity of its own.
+    /// without one has an identity of its own. As long as the arrays of the numbers.
     pub ids: [Vec<u64>; 2],
     /// Verticals (unit vectors), source and target.
     pub up: Option<[Vector; 2]>,
@@ -92,21 +74,9 @@ pub struct Layout {
 impl Layout {
     /// Room for `max` correspondences.
     pub fn with_capacity(max: usize) -> Self {
-        Self::within(Box::new(vec![0.0; Self::len(max)]))
-    }
-
-    /// Numbers in the arrays for `max` correspondences.
-    pub fn len(max: usize) -> usize {
-        ARRAYS * max.max(1).next_multiple_of(STRIDE)
-    }
-
-    /// In memory of [`Layout::len`] numbers.
-    pub fn within(numbers: Box<dyn HostMemory>) -> Self {
-        let stride = numbers.all().len() / ARRAYS / STRIDE * STRIDE;
         Self {
             n: 0,
-            numbers,
-            stride,
+            numbers: Vec::with_capacity(ARRAYS * max.next_multiple_of(STRIDE)),
             height: Default::default(),
             ids: Default::default(),
             up: None,
@@ -119,19 +89,19 @@ impl Layout {
         }
     }
 
-    /// All arrays, [`Layout::stride`] apart, each defined up to the next multiple of 128 rows.
+    /// Source x y z, target x y z and weight, [`Layout::stride`] apart.
     pub fn numbers(&self) -> &[f32] {
-        self.numbers.all()
+        &self.numbers
     }
 
-    /// From the beginning of an array to that of the next.
+    /// Length of an array, with padding.
     pub fn stride(&self) -> usize {
-        self.stride
+        self.n.next_multiple_of(STRIDE)
     }
 
     #[inline(always)]
     fn array(&self, k: usize) -> &[f32] {
-        &self.numbers.all()[k * self.stride..][..self.padded()]
+        &self.numbers[k * self.stride()..][..self.padded()]
     }
 
     /// Source coordinates x, y, z relative to `source_origin`, m.
@@ -193,22 +163,17 @@ impl Layout {
     pub fn load(&mut self, problem: &Problem) {
         let rows = problem.rows();
         self.n = rows.len();
-        let (padded, defined) = (self.padded(), self.n.next_multiple_of(STRIDE));
-        if defined > self.stride {
-            self.numbers = Box::new(vec![0.0; Self::len(self.n)]);
-            self.stride = defined;
-        }
+        let stride = self.stride();
+        self.numbers.resize(ARRAYS * stride, 0.0);
         self.source_origin = median(&mut self.scratch, rows.len(), |i| &rows[i].source);
         self.target_origin = median(&mut self.scratch, rows.len(), |i| &rows[i].target);
-        let mut columns = self.numbers.all_mut().chunks_mut(self.stride).map(|column| &mut column[..defined]);
+        let mut columns = self.numbers.chunks_mut(stride.max(1));
         let mut columns: [&mut [f32]; ARRAYS] = std::array::from_fn(|_| columns.next().unwrap_or_default());
         let (s, t) = (self.source_origin, self.target_origin);
         let (mut heaviest, mut lightest, mut with_ids) = (0.0f32, f32::INFINITY, false);
         // One pass, the rows are long; by parts of equal length, which need no check of each index.
         let mut parts = columns.each_mut().map(|column| column.chunks_mut(BLOCK));
-        let ahead = rows.chunks(BLOCK).skip(1).map(Some).chain([None]);
-        for (rows, ahead) in rows.chunks(BLOCK).zip(ahead) {
-            prefetch(ahead.unwrap_or_default());
+        for rows in rows.chunks(BLOCK) {
             let [Some(sx), Some(sy), Some(sz), Some(tx), Some(ty), Some(tz), Some(w)] =
                 parts.each_mut().map(Iterator::next)
             else {
@@ -248,7 +213,7 @@ impl Layout {
             for (k, height) in self.height.iter_mut().enumerate() {
                 let along = |p: &Point| (p.coords - origins[k]).dot(&up[k]) as f32;
                 let values = rows.iter().map(|r| along(if k == 0 { &r.source } else { &r.target }));
-                refill(height, padded, f32::NAN, values);
+                refill(height, stride, f32::NAN, values);
             }
         }
 
@@ -256,16 +221,16 @@ impl Layout {
         if with_ids {
             let key = |id: Option<u32>, i: usize| id.map_or(i as u64, |id| 1 << 32 | u64::from(id));
             let values = rows.iter().enumerate();
-            refill(&mut self.ids[0], padded, u64::MAX, values.clone().map(|(i, r)| key(r.source_id, i)));
-            refill(&mut self.ids[1], padded, u64::MAX, values.map(|(i, r)| key(r.target_id, i)));
+            refill(&mut self.ids[0], stride, u64::MAX, values.clone().map(|(i, r)| key(r.source_id, i)));
+            refill(&mut self.ids[1], stride, u64::MAX, values.map(|(i, r)| key(r.target_id, i)));
         }
     }
 }
 
-fn refill<T: Copy>(into: &mut Vec<T>, padded: usize, padding: T, values: impl Iterator<Item = T>) {
+fn refill<T: Copy>(into: &mut Vec<T>, len: usize, padding: T, values: impl Iterator<Item = T>) {
     into.clear();
     into.extend(values);
-    into.resize(padded, padding);
+    into.resize(len, padding);
 }
 
 /// Median of each coordinate of some rows: unlike the mean it is not moved by a few absurd rows.

@@ -6,6 +6,7 @@ use crate::gpu::GpuError;
 use crate::params::{RegistrationParams, Search};
 use crate::registration::candidates::CANDIDATES;
 use crate::registration::finish;
+use crate::registration::layout::Layout;
 use crate::registration::refine::Numbers;
 use crate::registration::Truncation;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub(super) struct Frame {
     pub has_ids: u32,
     pub has_vertical: u32,
     pub has_weights: u32,
-    pub is_here: u32,
+    pub bytes: u32,
     pub metric: u32,
     pub tau: f32,
     pub min_length: f32,
@@ -156,7 +157,7 @@ pub(super) struct DeviceFindings {
 // The same figures stand in kernels/common.cuh.
 const _: () = assert!(std::mem::size_of::<Frame>() == 280);
 const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1776);
-const _: () = assert!(std::mem::size_of::<Arguments>() == 312);
+const _: () = assert!(std::mem::size_of::<Arguments>() == 256);
 
 // SAFETY: numbers without gaps, laid out as C does.
 unsafe impl Plain for Frame {}
@@ -173,11 +174,8 @@ unsafe impl Plain for DeviceFindings {}
 pub(super) struct Arguments {
     frame: u64,
     totals: u64,
-    stride: u32,
     room: u32,
-    pub numbers: u64,
-    pub heights: u64,
-    pub ids: u64,
+    tie_room: u32,
     rows: u64,
     degrees: u64,
     gone: u64,
@@ -202,14 +200,9 @@ pub(super) struct Arguments {
     near: u64,
     gathered: u64,
     cells: u64,
-    tie_room: u32,
-    unused: u32,
     mask: u64,
     findings: u64,
     inbox: u64,
-    inbox_numbers: u64,
-    inbox_heights: u64,
-    inbox_ids: u64,
     outbox: u64,
     outbox_mask: u64,
 }
@@ -221,20 +214,52 @@ impl Arguments {
     }
 }
 
+/// Bytes before the numbers in a letter.
+const HEAD: usize = 512;
+const _: () = assert!(std::mem::size_of::<Frame>() <= HEAD);
+
 /// Memory of the host that the device reads and writes itself.
 pub(super) struct HostSide {
-    pub frame: PinnedBuffer<Frame>,
-    /// Source x y z, target x y z, weights; each `stride` long. For an integrated device only; others
-    /// are sent what is in the layout.
-    pub numbers: PinnedBuffer<f32>,
-    pub heights: PinnedBuffer<f32>,
-    pub ids: PinnedBuffer<u64>,
+    /// What a frame brings, all in one piece: `Frame`, numbers (7 arrays), heights and identities (2
+    /// arrays each, if there are any).
+    pub letter: PinnedBuffer<u8>,
+    written: usize,
     pub findings: PinnedBuffer<DeviceFindings>,
     pub mask: PinnedBuffer<u64>,
 }
 
+impl HostSide {
+    /// Writes the letter. What fits it was made sure of by the number of correspondences.
+    pub fn write(&mut self, frame: Frame, layout: &Layout) {
+        let mut at = HEAD;
+        self.letter.put(at, layout.numbers());
+        at += std::mem::size_of_val(layout.numbers());
+        for height in &layout.height {
+            self.letter.put(at, height);
+            at += std::mem::size_of_val(height.as_slice());
+        }
+        for ids in &layout.ids {
+            self.letter.put(at, ids);
+            at += std::mem::size_of_val(ids.as_slice());
+        }
+        self.letter.put(0, &[Frame { bytes: at as u32, ..frame }]);
+        self.written = at;
+    }
+
+    /// Bytes of the letter.
+    pub fn written(&self) -> usize {
+        self.written
+    }
+}
+
+/// Bytes of the longest letter for `stride` rows.
+fn longest_letter(stride: usize) -> usize {
+    HEAD + stride * (7 * 4 + 2 * 4 + 2 * 8)
+}
+
 /// Memory of the device that tests read back; the rest is only written and read by kernels.
 pub(super) struct DeviceSide {
+    pub letter: DeviceBuffer<u8>,
     pub totals: DeviceBuffer<Totals>,
     pub rows: DeviceBuffer<u64>,
     pub degrees: DeviceBuffer<u32>,
@@ -281,7 +306,6 @@ pub(super) fn row_capacity(r: &RegistrationParams) -> usize {
 
 /// All memory, for the largest problem and the most that searches have needed so far.
 pub(super) struct Memory {
-    pub stride: usize,
     needs: Needs,
     pub host: HostSide,
     pub device: DeviceSide,
@@ -303,14 +327,13 @@ impl Memory {
         let kept_rows = if kept > 0 { stride * words } else { 0 };
         let table = places(stride);
         let host = HostSide {
-            frame: PinnedBuffer::new(context, 1)?,
-            numbers: PinnedBuffer::new(context, if context.device().integrated { 7 * stride } else { 1 })?,
-            heights: PinnedBuffer::new(context, 2 * stride)?,
-            ids: PinnedBuffer::new(context, 2 * stride)?,
+            letter: PinnedBuffer::new(context, longest_letter(stride))?,
+            written: 0,
             findings: PinnedBuffer::new(context, 1)?,
             mask: PinnedBuffer::new(context, words)?,
         };
         let mut device = DeviceSide {
+            letter: DeviceBuffer::new(context, longest_letter(stride))?,
             totals: DeviceBuffer::new(context, 2)?,
             rows: DeviceBuffer::new(context, stride * words)?,
             degrees: DeviceBuffer::new(context, stride)?,
@@ -324,13 +347,10 @@ impl Memory {
         device.poses.clear()?;
         let mut more = More { context, made: Vec::new(), bytes: 0 };
         let arguments = Arguments {
-            frame: more.bytes(std::mem::size_of::<Frame>())?,
+            frame: device.letter.address(),
             totals: device.totals.address(),
-            stride: stride as u32,
             room: room as u32,
-            numbers: more.bytes(7 * 4 * stride)?,
-            heights: more.bytes(2 * 4 * stride)?,
-            ids: more.bytes(2 * 8 * stride)?,
+            tie_room: MOST_TIES as u32,
             rows: device.rows.address(),
             degrees: device.degrees.address(),
             gone: device.gone.address(),
@@ -355,22 +375,17 @@ impl Memory {
             near: more.bytes(GATHERERS * 8 * 4 * stride)?,
             gathered: more.bytes(4 * CANDIDATES[0])?,
             cells: more.bytes(2 * 4 * table)?,
-            tie_room: MOST_TIES as u32,
-            unused: 0,
             mask: more.bytes(8 * words)?,
             findings: more.zeroed(std::mem::size_of::<DeviceFindings>())?,
-            inbox: host.frame.device_address()?,
-            inbox_numbers: host.numbers.device_address()?,
-            inbox_heights: host.heights.device_address()?,
-            inbox_ids: host.ids.device_address()?,
+            inbox: if context.device().integrated { host.letter.device_address()? } else { 0 },
             outbox: host.findings.device_address()?,
             outbox_mask: host.mask.device_address()?,
         };
         let d = &device;
-        let named = d.totals.bytes() + d.rows.bytes() + d.degrees.bytes() + d.gone.bytes();
+        let named = d.letter.bytes() + d.totals.bytes() + d.rows.bytes() + d.degrees.bytes() + d.gone.bytes();
         let found = d.pivots.bytes() + d.triples.bytes() + d.poses.bytes() + d.support.bytes();
         let bytes = named + found + more.bytes;
-        Ok(Self { stride, needs, host, device, arguments, bytes, _bytes: more.made })
+        Ok(Self { needs, host, device, arguments, bytes, _bytes: more.made })
     }
 
     /// What there must be memory for so that it does for a search with `r` too, if there is not.
@@ -387,8 +402,7 @@ impl Memory {
     /// Bytes pinned on the host.
     pub fn pinned_bytes(&self) -> usize {
         let h = &self.host;
-        let input = h.frame.bytes() + h.numbers.bytes() + h.heights.bytes() + h.ids.bytes();
-        input + h.findings.bytes() + h.mask.bytes()
+        h.letter.bytes() + h.findings.bytes() + h.mask.bytes()
     }
 }
 

@@ -10,11 +10,11 @@ use super::findings::{Comparison, Found, Information, Measured, Mirror, Rival, S
 use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
 use super::fog::candidate_factors;
 use super::hypotheses::Hypothesis;
-use super::layout::{HostMemory, Layout};
+use super::layout::Layout;
 use super::pivots::Pivot;
 use super::refine::{cut2, pose_of, reach2};
 use super::result::StageTimes;
-use crate::gpu::buffers::{send_rows, PinnedBuffer, Plain, Rows};
+use crate::gpu::buffers::PinnedBuffer;
 use crate::gpu::bundle::{Bundle, Origin};
 use crate::gpu::context::Context;
 use crate::gpu::device::DeviceMemory;
@@ -121,20 +121,7 @@ impl GpuEngine {
             self.launcher.forget();
         }
         self.launcher.set_search(r.search);
-        let integrated = self.context.device().integrated;
-        let (stride, host) = (self.memory.stride, &mut self.memory.host);
-        let padded = layout.count().next_multiple_of(ROWS);
-        if integrated {
-            let to = host.numbers.items_mut().chunks_mut(stride);
-            for (to, from) in to.zip(layout.numbers().chunks(layout.stride())) {
-                to[..padded].copy_from_slice(&from[..padded]);
-            }
-        }
-        let [source, target] = &layout.height;
-        fill(&mut host.heights, stride, padded, &[source, target], f32::NAN);
-        let [source, target] = &layout.ids;
-        fill(&mut host.ids, stride, padded, &[source, target], u64::MAX);
-
+        let padded = layout.stride();
         let scoring = scoring(r);
         let theta2 = scoring.threshold * scoring.threshold;
         let (per_sum, per_square) = candidate_factors(r.tau as f32);
@@ -149,7 +136,7 @@ impl GpuEngine {
             has_ids: u32::from(layout.ids.iter().any(|ids| !ids.is_empty())),
             has_vertical: u32::from(layout.vertical.is_some()),
             has_weights: u32::from(layout.is_weighted()),
-            is_here: u32::from(!integrated),
+            bytes: 0,
             reserved: 0,
             table: places(padded) as u32,
             metric: match scoring.metric {
@@ -177,39 +164,19 @@ impl GpuEngine {
                 .as_ref()
                 .map_or(Verticals::default(), |v| Verticals { up: v.up, rotation: v.rotation }),
         };
-        if let Some(place) = host.frame.items_mut().first_mut() {
-            *place = frame;
+        self.memory.host.write(frame, layout);
+        if self.context.device().integrated {
+            // It takes it where it is.
+            return Ok(());
         }
-        self.send(layout, &frame)
+        let (letter, len) = (&self.memory.host.letter, self.memory.host.written());
+        self.memory.device.letter.upload(letter, len, self.launcher.stream())
     }
 
     /// Queues the frame that was staged.
     pub fn submit(&mut self) -> Result<(), GpuError> {
         self.context.bind()?;
         self.launcher.frame(&self.memory.arguments)
-    }
-
-    /// Queues the copies of what was staged. An integrated device reads it where it is.
-    fn send(&self, layout: &Layout, frame: &Frame) -> Result<(), GpuError> {
-        if frame.is_here == 0 {
-            return Ok(());
-        }
-        let (host, to, stream) = (&self.memory.host, &self.memory.arguments, self.launcher.stream());
-        let (len, stride) = (frame.padded as usize, self.memory.stride);
-        let pair = Rows { count: 2, len, pitch: [stride, stride] };
-        // SAFETY: the arrays of the device are as long as those of the host. The layout is that of the
-        // pipeline, which outlives this; it is loaded anew only when the frame is done or given up.
-        unsafe {
-            let rows = Rows { count: 7, len, pitch: [layout.stride(), stride] };
-            send_rows(layout.numbers(), to.numbers, &rows, stream)?;
-            if frame.has_heights == 1 {
-                send_rows(host.heights.items(), to.heights, &pair, stream)?;
-            }
-            if frame.has_ids == 1 {
-                send_rows(host.ids.items(), to.ids, &pair, stream)?;
-            }
-        }
-        Ok(())
     }
 
     /// Waits for the frame that was submitted.
@@ -287,16 +254,6 @@ impl GpuEngine {
     }
 }
 
-impl HostMemory for PinnedBuffer<f32> {
-    fn all(&self) -> &[f32] {
-        self.items()
-    }
-
-    fn all_mut(&mut self) -> &mut [f32] {
-        self.items_mut()
-    }
-}
-
 impl Drop for GpuEngine {
     fn drop(&mut self) {
         // The device may still write to memory that is freed next.
@@ -304,23 +261,6 @@ impl Drop for GpuEngine {
             let _ = self.launcher.stream().wait();
         }
     }
-}
-
-/// Arrays `stride` apart, each filled up to `padded`; empty ones are left out.
-fn fill<T: Plain>(into: &mut PinnedBuffer<T>, stride: usize, padded: usize, arrays: &[&[T]], padding: T) {
-    for (place, array) in into.items_mut().chunks_mut(stride.max(1)).zip(arrays) {
-        fill_one(place, padded, array, padding);
-    }
-}
-
-fn fill_one<T: Plain>(into: &mut [T], padded: usize, array: &[T], padding: T) {
-    let len = array.len().min(padded).min(into.len());
-    if len == 0 {
-        return;
-    }
-    let (data, rest) = into.split_at_mut(len);
-    data.copy_from_slice(&array[..len]);
-    rest.iter_mut().take(padded - len).for_each(|place| *place = padding);
 }
 
 fn hypothesis(s: &Scored) -> Hypothesis {
@@ -342,12 +282,6 @@ impl Engine for GpuEngine {
 
     fn memory(&self) -> Option<DeviceMemory> {
         self.memory_taken().ok()
-    }
-
-    fn layout(&self, capacity: usize) -> Layout {
-        // Pinned, so that it is copied without the host's help; if there is none, any will do.
-        PinnedBuffer::new(&self.context, Layout::len(capacity))
-            .map_or_else(|_| Layout::with_capacity(capacity), |memory| Layout::within(Box::new(memory)))
     }
 
     fn begin(&mut self, task: Task) -> Result<(), Stop> {
