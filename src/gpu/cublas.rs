@@ -3,8 +3,8 @@
 use super::buffers::{DeviceBuffer, Plain};
 use super::context::Stream;
 use super::error::GpuError;
-use cudarc::cublas::sys::{self, cublasHandle_t, cublasOperation_t, cublasStatus_t};
 use cudarc::cublas::result::{self, CublasError};
+use cudarc::cublas::sys::{self, cublasHandle_t, cublasOperation_t, cublasStatus_t};
 use nalgebra::Complex;
 use std::ffi::c_int;
 
@@ -149,7 +149,12 @@ impl<T: BlasNumber> Batch<T> {
 
     /// Queues copies of matrices, column by column, and right sides: the numbers of `from` from these
     /// places on.
-    pub fn load(&mut self, from: &DeviceBuffer<T>, [a, b]: [usize; 2], stream: &Stream) -> Result<(), GpuError> {
+    pub fn load(
+        &mut self,
+        from: &DeviceBuffer<T>,
+        [a, b]: [usize; 2],
+        stream: &Stream,
+    ) -> Result<(), GpuError> {
         self.a.copy_from(from, a, stream)?;
         self.b.copy_from(from, b, stream)
     }

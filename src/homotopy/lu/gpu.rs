@@ -97,7 +97,9 @@ impl<T: DeviceNumber> BatchedLu<T> {
         cache: Option<&Path>,
     ) -> Result<Self, GpuError> {
         let Tiling { lanes, warps } = tiling;
-        if !(1..=MAX_SIZE).contains(&size) || !(1..=WARP).contains(&lanes) || !(1..=MAX_WARPS).contains(&warps)
+        if !(1..=MAX_SIZE).contains(&size)
+            || !(1..=WARP).contains(&lanes)
+            || !(1..=MAX_WARPS).contains(&warps)
         {
             return Err(GpuError::Absent(format!(
                 "there is no kernel for systems of {size} unknowns, {lanes} lanes each, in blocks of {warps} warps"
@@ -146,7 +148,8 @@ impl<T: DeviceNumber> BatchedLu<T> {
         let Tiling { lanes, warps } = self.tiling;
         let shape = Shape { grid: count.div_ceil(WARP / lanes).div_ceil(warps), block: warps * WARP };
         let mut addresses = [a.address(), b.address(), x.address(), failed.address()];
-        let [a, b, x, failed] = addresses.each_mut().map(|address| std::ptr::from_mut(address).cast::<c_void>());
+        let [a, b, x, failed] =
+            addresses.each_mut().map(|address| std::ptr::from_mut(address).cast::<c_void>());
         let mut arguments = [a, b, x, failed, std::ptr::from_mut(&mut count).cast()];
         // SAFETY: the arguments of `lu_solve`; the arrays are as long as checked above, and
         // `x` and `failed` are borrowed for writing.
