@@ -6,10 +6,10 @@
 #define LU_NUMBER Complex<float>
 #define LU_SIZE 16
 #define LU_LANES 8
+#define LU_WARPS 2
 #endif
 
 typedef LuTile<LU_NUMBER, LU_SIZE, LU_LANES> Tile;
-#define LU_WARPS 4
 
 // Rows of a lane that one access reads or writes: as many as 16 bytes hold and all addresses allow.
 constexpr int at_once(int most) { return Tile::ROWS % most || LU_SIZE % most ? at_once(most / 2) : most; }
@@ -20,13 +20,13 @@ struct alignas(GROUP * sizeof(LU_NUMBER)) Group {
 };
 
 // a: `count` matrices, column by column; b and x: right sides and unknowns; failed: see
-// `LuTile::solve`, whose x is zero then. Blocks have 1 to LU_WARPS warps.
+// `LuTile::solve`, whose x is zero then. Blocks have LU_WARPS warps.
 extern "C" __global__ void __launch_bounds__(LU_WARPS* WARP)
     lu_solve(const LU_NUMBER* __restrict__ a, const LU_NUMBER* __restrict__ b, LU_NUMBER* __restrict__ x,
              u32* __restrict__ failed, u32 count) {
     __shared__ Tile::Shared shared[LU_WARPS];
-    Tile tile;
-    const u32 warp = blockIdx.x * (blockDim.x / WARP) + warp_id();
+    Tile tile(shared[warp_id()]);
+    const u32 warp = blockIdx.x * LU_WARPS + warp_id();
     const u64 matrix = (u64)warp * Tile::TILES + tile.tile;
     const bool is_there = tile.tile < Tile::TILES && matrix < count;
     const u32 row = tile.lane * Tile::ROWS;
@@ -41,9 +41,9 @@ extern "C" __global__ void __launch_bounds__(LU_WARPS* WARP)
             for (int i = 0; i < GROUP; i++) tile.a[r + i][j] = group.v[i];
         }
     }
-    const u32 step = tile.solve(shared[warp_id()]);
+    const u32 step = tile.solve();
     if (!is_there) return;
-    const LU_NUMBER* unknowns = Tile::unknowns(shared[warp_id()], tile.tile);
+    const LU_NUMBER* unknowns = tile.unknowns();
 #pragma unroll
     for (int r = 0; r < Tile::ROWS; r += GROUP) {
         if (row + r >= LU_SIZE) break;

@@ -108,9 +108,13 @@ struct LuTile {
     struct alignas(16) Pack {
         T v[PER];
     };
-    // Of a warp. Steps take turns with two rows, so that one barrier a step is enough.
+    // Of a tile. Steps take turns with two rows, so that one barrier a step is enough.
+    struct Row {
+        Pack packs[PACKS];
+    };
+    // Of a warp.
     struct Shared {
-        Pack rows[2][SLOTS][PACKS];
+        Row rows[2][SLOTS];
     };
 
     // Of the warp: number of this tile and its first lane. Number of this lane in the tile.
@@ -118,28 +122,30 @@ struct LuTile {
     // Row r of this lane is row lane * ROWS + r of [A|b]; zero if there is none.
     T a[ROWS][N + 1];
     int step[ROWS];
+    Row* rows;
 
-    __device__ LuTile() : tile(lane_id() / LANES), first(tile * LANES), lane(lane_id() - first) {}
+    __device__ LuTile(Shared& shared)
+        : tile(lane_id() / LANES), first(tile * LANES), lane(lane_id() - first), rows(&shared.rows[0][tile]) {}
 
     // Unknowns after `solve`.
-    __device__ static const T* unknowns(const Shared& shared, u32 tile) { return shared.rows[N % 2][tile]->v; }
+    __device__ const T* unknowns() const { return row(N)->v; }
 
     // Solves; gives 0, or the step (from 1) whose pivot is zero or not finite, or N + 1 if unknowns are
     // not finite. Destroys a.
-    __device__ u32 solve(Shared& shared) {
+    __device__ u32 solve() {
         u32 failed = 0;
 #pragma unroll
         for (int r = 0; r < ROWS; r++) step[r] = lane * ROWS + r < N ? OPEN : -1;
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            const Pack* row = share_pivot(shared, k, failed);
-            const T inverse = row[k / PER].v[k % PER];
+            const Pack* shared = share_pivot(k, failed);
+            const T inverse = shared[k / PER].v[k % PER];
             T factor[ROWS];
 #pragma unroll
             for (int r = 0; r < ROWS; r++) factor[r] = product(a[r][k], inverse);
 #pragma unroll
             for (int p = (k + 1) / PER; p <= N / PER; p++) {
-                const Pack pack = row[p];
+                const Pack pack = shared[p];
 #pragma unroll
                 for (int j = p * PER; j < p * PER + PER; j++) {
                     if (j <= k || j > N) continue;
@@ -150,20 +156,22 @@ struct LuTile {
                 }
             }
         }
-        substitute(shared);
+        substitute();
         // All lanes ask, as they vote.
-        const bool bounded = is_bounded(shared);
+        const bool bounded = is_bounded();
         return failed ? failed : bounded ? 0 : N + 1;
     }
 
   private:
+    __device__ Pack* row(int k) const { return rows[k % 2 * SLOTS].packs; }
+
     __device__ bool in_tile(bool lane_says) const {
         return (__ballot_sync(FULL, lane_says) >> first & (FULL >> (WARP - LANES))) != 0;
     }
 
     // Chooses the pivot of step k, the largest of column k and the first of these; its lane keeps its
     // inverse in its place and shares its row.
-    __device__ const Pack* share_pivot(Shared& shared, int k, u32& failed) {
+    __device__ const Pack* share_pivot(int k, u32& failed) {
         decltype(size_of(a[0][0])) size = 0;
         int which = 0;
         T pivot;
@@ -184,7 +192,7 @@ struct LuTile {
         }
         if (!failed && (largest == 0 || !is_finite(largest))) failed = k + 1;
         const u32 equal = __ballot_sync(FULL, size == largest) >> first & (FULL >> (WARP - LANES));
-        Pack* row = shared.rows[k % 2][tile];
+        Pack* shared = row(k);
         if (lane + 1 == __ffs(equal)) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
@@ -192,16 +200,16 @@ struct LuTile {
                 step[r] = k;
                 a[r][k] = inverse;
 #pragma unroll
-                for (int j = k; j <= N; j++) store(row[j / PER].v[j % PER], a[r][j]);
+                for (int j = k; j <= N; j++) store(shared[j / PER].v[j % PER], a[r][j]);
             }
         }
         __syncwarp();
-        return row;
+        return shared;
     }
 
     // Unknowns from the last to the first.
-    __device__ void substitute(Shared& shared) {
-        T* x = shared.rows[N % 2][tile]->v;
+    __device__ void substitute() {
+        T* x = row(N)->v;
 #pragma unroll
         for (int k = N - 1; k >= 0; k--) {
 #pragma unroll
@@ -217,8 +225,8 @@ struct LuTile {
         }
     }
 
-    __device__ bool is_bounded(const Shared& shared) const {
-        const T* x = unknowns(shared, tile);
+    __device__ bool is_bounded() const {
+        const T* x = unknowns();
         bool unbounded = false;
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {

@@ -16,10 +16,10 @@ use std::sync::Arc;
 pub const HEADERS: [(&str, &str); 2] = [("lu.cuh", include_str!("../../../kernels/lu.cuh")), COMMON];
 const SOURCE: (&str, &str) = ("lu.cu", include_str!("../../../kernels/lu.cu"));
 const WARP: u32 = 32;
-/// Warps of a block, at most; `LU_WARPS` of the kernel.
+/// Warps of a block, at most.
 pub const MAX_WARPS: u32 = 4;
-/// Registers of a thread that may hold its rows; as many again are left for the work.
-const REGISTERS: usize = 140;
+/// Registers of a thread that may hold its rows: with more, others are spilled.
+const REGISTERS: usize = 168;
 
 /// Numbers that the kernel knows.
 pub trait DeviceNumber: Number + Plain {
@@ -73,7 +73,7 @@ impl Tiling {
         }
         // A warp's time grows with the rows of a lane, from a constant that is worth a row.
         let cost = |lanes: &u32| (1 + (size as u32).div_ceil(*lanes)) * 1000 / (WARP / lanes);
-        Self { lanes: lanes.into_iter().min_by_key(cost).unwrap_or(1), warps: MAX_WARPS }
+        Self { lanes: lanes.into_iter().min_by_key(cost).unwrap_or(1), warps: 2 }
     }
 }
 
@@ -105,7 +105,7 @@ impl<T: DeviceNumber> BatchedLu<T> {
                 "there is no kernel for systems of {size} unknowns, {lanes} lanes each, in blocks of {warps} warps"
             )));
         }
-        let options = options::<T>(size, lanes);
+        let options = options::<T>(size, tiling);
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let program = Program { sources: &sources(), options: &options };
         let bundle = Bundle::of(&program, context, cache)?;
@@ -161,6 +161,11 @@ fn sources() -> [(&'static str, &'static str); 3] {
     [SOURCE, HEADERS[0], HEADERS[1]]
 }
 
-fn options<T: DeviceNumber>(size: usize, lanes: u32) -> [String; 3] {
-    [format!("-DLU_NUMBER={}", T::NAME), format!("-DLU_SIZE={size}"), format!("-DLU_LANES={lanes}")]
+fn options<T: DeviceNumber>(size: usize, tiling: Tiling) -> [String; 4] {
+    [
+        format!("-DLU_NUMBER={}", T::NAME),
+        format!("-DLU_SIZE={size}"),
+        format!("-DLU_LANES={}", tiling.lanes),
+        format!("-DLU_WARPS={}", tiling.warps),
+    ]
 }
