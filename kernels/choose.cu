@@ -23,6 +23,7 @@ __device__ double apart2(const Frame& frame, const double* a, const double* b) {
 // Chooses the best hypotheses that lie apart, best first, the order being score, inliers, then the
 // order of the triples. One block.
 extern "C" __global__ void __launch_bounds__(CHOOSE_THREADS) choose(const Memory m, const u32 round) {
+    arrive();
     __shared__ double chosen[MAX_CANDIDATES][12];
     __shared__ u64 keys[WARP];
     __shared__ u32 slots[WARP];

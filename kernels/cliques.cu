@@ -81,8 +81,9 @@ __device__ inline void count_candidates(const Memory& m, u32 u, u32 v, u32 count
     }
 }
 
-// Searches the triples of a pivot.
-__device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pivots, Clique& c) {
+// Searches the triples of an edge, if it is among the best `pivots` of the `placed`.
+__device__ inline void search(
+    const Memory& m, Totals& totals, u64 pivot, u32 placed, u32 pivots, Clique& c) {
     const u32 lane = lane_id(), warp = warp_id(), words = m.frame->words, per_pivot = m.frame->per_pivot;
     const u32 u = pivot_u(pivot), v = pivot_v(pivot);
     const u64 *row_u = m.rows + (u64)u * words, *row_v = m.rows + (u64)v * words;
@@ -95,7 +96,7 @@ __device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pi
         skipped += __popcll(row_u[k] & bits_above(u, k));
     }
 #pragma unroll 8
-    for (u32 i = threadIdx.x; i < pivots; i += CLIQUE_THREADS) better += m.keys[i] > pivot;
+    for (u32 i = threadIdx.x; i < placed; i += CLIQUE_THREADS) better += m.keys[i] > pivot;
     better = warp_sum(better);
     skipped = warp_sum(skipped);
     if (lane == 0) {
@@ -117,6 +118,7 @@ __device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pi
         __syncthreads();
         if (first == v / 64) {
             better = sum_of_warps(c.better);
+            if (better >= pivots) break;
             place_u += sum_of_warps(c.skipped);
         }
         for (u32 w = 0; w < warp; ++w) {
@@ -175,6 +177,11 @@ __device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pi
         __syncthreads();
     }
 
+    if (better >= pivots) {
+        // What was summed may still be read.
+        __syncthreads();
+        return;
+    }
     if (threadIdx.x == 0) m.pivots[better] = pivot;
     if (warp == 0) {
         const u64 key = lane < per_pivot ? c.best[0][lane] : 0;
@@ -191,13 +198,15 @@ __device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pi
 // Puts the pivots in order, best first, and gives slot p * per_pivot + t triple t of pivot p as
 // (u, v, w, score); score zero means none.
 extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS, 6) cliques(const Memory m, const u32 round) {
+    arrive();
     begin(m, round, CLIQUES);
     __shared__ Clique shared;
     Totals& totals = m.totals[round];
-    const u32 wanted = m.frame->pivots[round], per_pivot = m.frame->per_pivot, pivots = totals.pivots;
-    for (u32 p = blockIdx.x; p < wanted; p += gridDim.x) {
-        if (p < pivots) {
-            search(m, totals, m.keys[p], pivots, shared);
+    const u32 wanted = m.frame->pivots[round], per_pivot = m.frame->per_pivot;
+    const u32 pivots = totals.pivots, placed = totals.placed;
+    for (u32 p = blockIdx.x; p < wanted || p < placed; p += gridDim.x) {
+        if (p < placed) {
+            search(m, totals, m.keys[p], placed, pivots, shared);
         } else if (threadIdx.x < per_pivot) {
             m.triples[(u64)p * per_pivot + threadIdx.x] = make_uint4(0, 0, 0, 0);
         }

@@ -71,15 +71,15 @@ struct Totals {
     u32 threshold;
     // Edges above the threshold.
     u32 above;
-    // Edges at the threshold that are pivots.
+    // Edges at the threshold that the last phase has to place; zero if all at it are placed already.
     u32 ties;
-    // Pivots: above + ties.
+    // Pivots.
     u32 pivots;
     // Triples found.
     u32 triples;
     // Hypotheses with an inlier.
     u32 usable;
-    // Pivots written so far.
+    // Keys written so far: the pivots, and more edges at the threshold than are wanted.
     u32 placed;
     // Edges that the list would hold; they are in it if there is room for all.
     u32 listed;
@@ -154,7 +154,7 @@ struct Memory {
     // Edges of each score; per row, edges at the threshold.
     u32* histogram;
     u32* at;
-    // Pivots in any order, and best first.
+    // Pivots (and edges that are as good as the last of them) in any order, and pivots best first.
     u64* keys;
     u64* pivots;
     // Per triple: corners and score (zero: none); pose in double and single precision; score and
@@ -178,7 +178,7 @@ struct Memory {
     // Tables of cells, source and target; `table` places each (a power of two).
     u32* cells;
     u32 table;
-    u32 reserved;
+    u32 key_room;    // of `keys`
     // Inliers of the best pose as bits.
     u64* mask;
     Findings* findings;
@@ -193,6 +193,14 @@ struct Memory {
 };
 
 static_assert(sizeof(Frame) == 304 && sizeof(Findings) == 1736 && sizeof(Memory) == 288, "sizes of the host");
+
+// The beginning of every kernel. It may be here while the last blocks of the kernel before it are at
+// work: what that wrote is complete after this.
+__device__ inline void arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 // Notes when a stage begins.
 __device__ inline void begin(const Memory& m, u32 round, Stage stage) {

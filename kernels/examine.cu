@@ -322,6 +322,7 @@ __device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
 
 // A job a block; the blocks behind the jobs count.
 extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory m, const u32) {
+    arrive();
     __shared__ Workbench bench;
     __shared__ Chosen chosen;
     __shared__ Scatter of;

@@ -78,6 +78,7 @@ __device__ inline u32 transpose(u32 word) {
 
 // Tasks on and right of the diagonal; what lies left of it is their transpose.
 extern "C" __global__ void __launch_bounds__(FOG_THREADS, 5) fog(const Memory m, const u32) {
+    arrive();
     begin(m, 0, FOG);
     __shared__ float4 row_a[SIDE];
     __shared__ float2 row_b[SIDE];
@@ -158,6 +159,7 @@ extern "C" __global__ void __launch_bounds__(FOG_THREADS, 5) fog(const Memory m,
 // of the rows (if there is room for all of them) and clears what the search counts in. A warp a
 // row.
 extern "C" __global__ void __launch_bounds__(PRUNE_THREADS) prune(const Memory m, const u32 round) {
+    arrive();
     begin(m, round, SOG);
     // Edges of the rows of the block, then where they go.
     __shared__ u32 places[PRUNE_WARPS];

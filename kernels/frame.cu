@@ -15,6 +15,7 @@ __device__ inline void take(T* to, const T* from, u32 arrays, u32 stride, u32 co
 
 // Takes the problem in, and clears what a frame counts in.
 extern "C" __global__ void __launch_bounds__(256) receive(const Memory m, const u32) {
+    arrive();
     begin(m, 0, UPLOAD);
     const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
     const Frame& frame = *m.inbox;
@@ -39,6 +40,7 @@ extern "C" __global__ void __launch_bounds__(256) receive(const Memory m, const 
 
 // Hands over what was found.
 extern "C" __global__ void __launch_bounds__(256) report(const Memory m, const u32) {
+    arrive();
     if (threadIdx.x == 0) begin(m, 0, END);
     if (threadIdx.x < 2) m.findings->totals[threadIdx.x] = m.totals[threadIdx.x];
     __syncthreads();

@@ -159,6 +159,7 @@ __device__ inline bool pose_of(const Memory& m, const uint4& triple, double* pos
 // The pose of every slot, in double and in single precision. A slot that has none is known by NaN
 // at the start of its `singles`.
 extern "C" __global__ void __launch_bounds__(POSE_THREADS) poses(const Memory m, const u32 round) {
+    arrive();
     begin(m, round, HYPOTHESES);
     const u32 count = m.frame->pivots[round] * m.frame->per_pivot;
     for (u32 slot = blockIdx.x * POSE_THREADS + threadIdx.x; slot < count; slot += gridDim.x * POSE_THREADS) {
@@ -266,6 +267,7 @@ __device__ inline void score_slots(const Memory& m, u32 count) {
 // Adds the support of each hypothesis, a stretch of the correspondences at a time: score in units
 // of 1/65536, and inliers.
 extern "C" __global__ void __launch_bounds__(SCORE_THREADS, 6) score(const Memory m, const u32 round) {
+    arrive();
     const u32 count = m.frame->pivots[round] * m.frame->per_pivot, metric = m.frame->metric;
     if (metric == 0) {
         score_slots<0>(m, count);

@@ -475,6 +475,7 @@ __device__ void compare(const Memory& m, Workbench& bench, const Scored& other, 
 // its inliers and the rows that the rivals must do without; after the second each is compared with
 // the best pose.
 extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, const u32 round) {
+    arrive();
     __shared__ Workbench bench;
     __shared__ Chosen chosen;
     const u32* slots = m.chosen + round * (MAX_CANDIDATES + 1);

@@ -3,9 +3,10 @@
 //
 // Exact, and independent of the order of execution. The first phase counts how many edges have
 // each score, which gives the score of the K-th, the threshold. The second writes the edges above
-// it and counts, per row, those at it; the third writes as many of these as are wanted. What is
-// written gets its order later. The phases are one kernel whose blocks wait for each other, or
-// three.
+// it, and those at it if there is room for them all: whoever puts them in order leaves out what is
+// not wanted. Where many edges have the same score there is no room; then the second phase counts
+// those of each row, and the third writes as many as are wanted. The phases are one kernel whose
+// blocks wait for each other, or three.
 //
 // Where there is room, edges and scores are kept in a list between the phases. A dense graph has
 // more edges than room: then the phases find and score them again, in rows where there are any.
@@ -31,7 +32,7 @@ struct Sog {
     u32 low[LOW_SCORES];
     u16 ends[SOG_WARPS][SEGMENT * 64];
     u32 sums[SOG_WARPS];
-    u32 threshold, above;
+    u32 threshold, above, at;
     u32 stretch, before;
 };
 
@@ -249,7 +250,8 @@ __device__ inline void scores_phase(const Memory& m, u32 round, Sog& sog) {
 }
 
 // The score of the k-th best edge, k > 0, found by every block for itself; zero if there are fewer.
-__device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog& sog) {
+// `fits`: there is room for all edges at it.
+__device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog& sog, bool& fits) {
     const u32 best = __ldcg(&totals.best);
     u32 above = 0;
     bool found = false;
@@ -262,6 +264,7 @@ __device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog
         if (upto >= k && upto - here < k) {
             sog.threshold = best - place;
             sog.above = upto - here;
+            sog.at = here;
         }
         above += all;
         found = above >= k;
@@ -269,30 +272,33 @@ __device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog
     __syncthreads();
     const u32 threshold = found ? sog.threshold : 0;
     if (found) above = sog.above;
+    fits = !found || above + sog.at <= m.key_room;
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         totals.threshold = threshold;
         totals.above = above;
-        totals.ties = found ? k - above : 0;
+        totals.ties = fits ? 0 : k - above;
         totals.pivots = found ? k : above;
     }
     return threshold;
 }
 
-// Writes the edges above the threshold and counts those at it in each row.
-__device__ inline void count_phase(const Memory& m, u32 round, Sog& sog) {
+// Writes the edges above the threshold, and those at it or how many of these are in each row. True,
+// in all blocks alike, if they are left to the next phase.
+__device__ inline bool count_phase(const Memory& m, u32 round, Sog& sog) {
     begin(m, round, PIVOTS);
     Totals& totals = m.totals[round];
     const u32 k = m.frame->pivots[round], listed = totals.listed;
-    if (k == 0) return;
-    const u32 threshold = find_threshold(m, totals, k, sog), least = threshold > 0 ? threshold : 1;
+    if (k == 0) return false;
+    bool fits;
+    const u32 threshold = find_threshold(m, totals, k, sog, fits), least = threshold > 0 ? threshold : 1;
     u32 last_row = 0, run = 0;
     auto flush = [&]() {
         if (run > 0) atomicAdd(&m.at[last_row], run);
     };
     auto use = [&](u32 u, u32 v, u32 score) {
-        if (score > threshold) {
+        if (score > threshold || (fits && score == threshold)) {
             m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(u, v, score);
-        } else if (score == threshold && score > 0) {
+        } else if (score == threshold) {
             if (u != last_row) {
                 flush();
                 last_row = u;
@@ -307,6 +313,7 @@ __device__ inline void count_phase(const Memory& m, u32 round, Sog& sog) {
         walk(m, sog, least, [&](u32 u) { return best_of(m, u) >= least; }, use);
     }
     flush();
+    return !fits;
 }
 
 // Writes the edges at the threshold that are pivots: all of the first rows, and the first of the
@@ -405,25 +412,29 @@ __device__ inline void grid_barrier(u32* counter) {
 }
 
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog(const Memory m, const u32 round) {
+    arrive();
     __shared__ Sog shared;
     scores_phase(m, round, shared);
     grid_barrier(m.barrier);
-    count_phase(m, round, shared);
+    if (!count_phase(m, round, shared)) return;
     grid_barrier(m.barrier);
     place_phase(m, round, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog_scores(const Memory m, const u32 round) {
+    arrive();
     __shared__ Sog shared;
     scores_phase(m, round, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_count(const Memory m, const u32 round) {
+    arrive();
     __shared__ Sog shared;
     count_phase(m, round, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_place(const Memory m, const u32 round) {
+    arrive();
     __shared__ Sog shared;
     place_phase(m, round, shared);
 }

@@ -8,7 +8,7 @@ use crate::geometry::{Point, Vector, Vertical};
 pub const BLOCK: usize = 64;
 
 /// Rows of which the median is taken as origin.
-const ORIGIN_ROWS: usize = 63;
+const ORIGIN_ROWS: usize = 31;
 /// Rows of the probe.
 const PROBE_ROWS: usize = 32;
 
@@ -66,6 +66,7 @@ pub struct Layout {
     pub target_origin: Vector,
     /// Some of the source points.
     pub probe: Probe,
+    weighted: bool,
     scratch: Vec<f64>,
 }
 
@@ -105,7 +106,7 @@ impl Layout {
 
     /// The weights are not all the same.
     pub fn is_weighted(&self) -> bool {
-        self.weight[..self.n].iter().any(|w| *w < 1.0)
+        self.weighted
     }
 
     fn probe_now(&self) -> Probe {
@@ -131,27 +132,40 @@ impl Layout {
         let [tx, ty, tz] = &mut self.target;
         let mut columns = [sx, sy, sz, tx, ty, tz, &mut self.weight];
         columns.iter_mut().for_each(|column| column.resize(padded, 0.0));
-        let [sx, sy, sz, tx, ty, tz, weight] = columns.map(|column| column.as_mut_slice());
         let (s, t) = (self.source_origin, self.target_origin);
-        let (mut heaviest, mut with_ids) = (0.0f32, false);
-        // One pass: the rows are long.
-        for (i, row) in rows.iter().enumerate().take(padded) {
-            sx[i] = (row.source.x - s.x) as f32;
-            sy[i] = (row.source.y - s.y) as f32;
-            sz[i] = (row.source.z - s.z) as f32;
-            tx[i] = (row.target.x - t.x) as f32;
-            ty[i] = (row.target.y - t.y) as f32;
-            tz[i] = (row.target.z - t.z) as f32;
-            weight[i] = row.weight;
-            heaviest = heaviest.max(row.weight);
-            with_ids |= row.source_id.is_some() || row.target_id.is_some();
+        let (mut heaviest, mut lightest, mut with_ids) = (0.0f32, f32::INFINITY, false);
+        // One pass, the rows are long; by parts of equal length, which need no check of each index.
+        let mut parts = columns.each_mut().map(|column| column.chunks_mut(BLOCK));
+        for rows in rows.chunks(BLOCK) {
+            let [Some(sx), Some(sy), Some(sz), Some(tx), Some(ty), Some(tz), Some(w)] =
+                parts.each_mut().map(Iterator::next)
+            else {
+                break;
+            };
+            let numbers = sx.iter_mut().zip(sy).zip(sz).zip(tx).zip(ty).zip(tz).zip(w);
+            for (row, ((((((sx, sy), sz), tx), ty), tz), w)) in rows.iter().zip(numbers) {
+                *sx = (row.source.x - s.x) as f32;
+                *sy = (row.source.y - s.y) as f32;
+                *sz = (row.source.z - s.z) as f32;
+                *tx = (row.target.x - t.x) as f32;
+                *ty = (row.target.y - t.y) as f32;
+                *tz = (row.target.z - t.z) as f32;
+                *w = row.weight;
+                heaviest = if row.weight > heaviest { row.weight } else { heaviest };
+                lightest = if row.weight < lightest { row.weight } else { lightest };
+                with_ids |= row.source_id.is_some() | row.target_id.is_some();
+            }
         }
         let n = self.n;
-        for column in [sx, sy, sz, tx, ty, tz] {
+        let [coordinates @ .., weight] = columns;
+        for column in coordinates {
             column.iter_mut().skip(n).for_each(|place| *place = f32::NAN);
         }
-        weight.iter_mut().take(n).for_each(|weight| *weight /= heaviest);
+        if heaviest != 1.0 {
+            weight.iter_mut().take(n).for_each(|weight| *weight /= heaviest);
+        }
         weight.iter_mut().skip(n).for_each(|weight| *weight = 0.0);
+        self.weighted = lightest < heaviest;
         self.probe = self.probe_now();
 
         self.up = problem.up();

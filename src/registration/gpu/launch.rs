@@ -6,7 +6,7 @@
 
 use super::memory::Arguments;
 use crate::gpu::bundle::Bundle;
-use crate::gpu::context::{Context, Event, Graph, Kernel, Shape, Stream};
+use crate::gpu::context::{Context, Event, Graph, Kernel, Shape, Start, Stream};
 use crate::gpu::GpuError;
 use crate::params::{BackendParams, Launch};
 use crate::registration::candidates::CANDIDATES;
@@ -28,7 +28,7 @@ const POSE_BLOCKS: u32 = 4;
 const SCORE_BLOCKS: u32 = 7;
 /// Blocks of `examine` with a job of their own, and most of those that count.
 const JOBS: u32 = 4 + CANDIDATES[0] as u32;
-const COUNTERS: u32 = 64;
+const COUNTERS: u32 = 24;
 
 /// The search a kernel belongs to: the first, or that of the rivals.
 pub(super) type Round = u32;
@@ -78,6 +78,8 @@ pub struct Way {
     pub cooperative: bool,
     /// The frame as one graph.
     pub graph: bool,
+    /// A kernel is brought to the multiprocessors while the one before is at work.
+    pub early: bool,
     /// Multiprocessors for which there are blocks.
     pub multiprocessors: u32,
     /// Why, in words.
@@ -104,7 +106,8 @@ impl Way {
             Launch::Auto if able => (true, "the device has cooperative launch"),
             Launch::Auto => (false, "the device has no cooperative launch"),
         };
-        let way = Self { cooperative, graph: params.graph, multiprocessors, why: why.to_owned() };
+        let early = context.starts_early(kernels.receive)?;
+        let way = Self { cooperative, graph: params.graph, early, multiprocessors, why: why.to_owned() };
         Ok((way, resident.clamp(1, SOG_BLOCKS)))
     }
 }
@@ -183,23 +186,33 @@ impl Launcher {
         self.search(memory, 0)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 0)?;
         self.launch(self.kernels.approach, CANDIDATES[0] as u32, THREADS, memory, 0)?;
-        self.pivots(memory, 1)?;
-        // Not earlier: a cooperative kernel waits until there is room for all of it.
-        self.fork.record(&self.main)?;
-        self.side.wait_for(&self.fork)?;
-        let counters = self.way.multiprocessors.min(COUNTERS);
-        self.launch_on(&self.side, self.kernels.examine, JOBS + counters, THREADS, memory, 0)?;
+        if self.way.cooperative {
+            // A cooperative kernel waits until there is room for all of it.
+            self.pivots(memory, 1)?;
+            self.examine_beside(memory)?;
+        } else {
+            self.examine_beside(memory)?;
+            self.pivots(memory, 1)?;
+        }
         self.hypotheses(memory, 1)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 1)?;
         self.launch(self.kernels.approach, CANDIDATES[1] as u32, THREADS, memory, 1)?;
         self.join.record(&self.side)?;
         self.main.wait_for(&self.join)?;
-        self.launch(self.kernels.report, 1, THREADS, memory, 0)
+        self.queue(&self.main, self.kernels.report, after(1), memory, 0)
+    }
+
+    /// Queues the measurements under the best pose, beside the search of the rivals.
+    fn examine_beside(&self, memory: &Arguments) -> Result<(), GpuError> {
+        self.fork.record(&self.main)?;
+        self.side.wait_for(&self.fork)?;
+        let blocks = JOBS + self.way.multiprocessors.min(COUNTERS);
+        self.queue(&self.side, self.kernels.examine, after(blocks), memory, 0)
     }
 
     /// Queues the arrival of a problem.
     pub fn receive(&self, memory: &Arguments) -> Result<(), GpuError> {
-        self.launch(self.kernels.receive, self.way.multiprocessors, THREADS, memory, 0)
+        self.queue(&self.main, self.kernels.receive, after(self.way.multiprocessors), memory, 0)
     }
 
     /// Queues the graph of the problem.
@@ -217,11 +230,11 @@ impl Launcher {
         let k = &self.kernels;
         self.launch(k.prune, self.blocks(PRUNE_BLOCKS), THREADS, memory, round)?;
         if self.way.cooperative {
-            self.launch_together(k.sog, self.blocks(self.resident), THREADS, memory, round)?;
-        } else {
-            for phase in [k.sog_scores, k.sog_count, k.sog_place] {
-                self.launch(phase, self.blocks(SOG_BLOCKS), THREADS, memory, round)?;
-            }
+            let shape = Shape { start: Start::Together, ..after(self.blocks(self.resident)) };
+            return self.queue(&self.main, k.sog, shape, memory, round);
+        }
+        for phase in [k.sog_scores, k.sog_count, k.sog_place] {
+            self.launch(phase, self.blocks(SOG_BLOCKS), THREADS, memory, round)?;
         }
         Ok(())
     }
@@ -237,41 +250,36 @@ impl Launcher {
         self.way.multiprocessors * per_multiprocessor
     }
 
+    /// Queues a kernel that follows another one directly.
     fn launch(
         &self,
-        k: Kernel,
+        kernel: Kernel,
         grid: u32,
         block: u32,
         memory: &Arguments,
         round: Round,
     ) -> Result<(), GpuError> {
-        self.launch_on(&self.main, k, grid, block, memory, round)
+        let start = if self.way.early { Start::Early } else { Start::After };
+        self.queue(&self.main, kernel, Shape { grid, block, start }, memory, round)
     }
 
-    fn launch_on(
+    fn queue(
         &self,
         stream: &Stream,
         kernel: Kernel,
-        grid: u32,
-        block: u32,
+        shape: Shape,
         memory: &Arguments,
         round: Round,
     ) -> Result<(), GpuError> {
-        // SAFETY: the arguments of every kernel; the memory was made for all that a frame can say.
-        unsafe { stream.launch(kernel, Shape { grid, block }, &mut arguments(memory, &round)) }
+        // SAFETY: the arguments of every kernel, which begins with `arrive`; the memory was made for
+        // all that a frame can say.
+        unsafe { stream.launch(kernel, shape, &mut arguments(memory, &round)) }
     }
+}
 
-    fn launch_together(
-        &self,
-        kernel: Kernel,
-        grid: u32,
-        block: u32,
-        memory: &Arguments,
-        round: Round,
-    ) -> Result<(), GpuError> {
-        // SAFETY: as above.
-        unsafe { self.main.launch_together(kernel, Shape { grid, block }, &mut arguments(memory, &round)) }
-    }
+/// Blocks that start when what is before them has ended.
+fn after(blocks: u32) -> Shape {
+    Shape { grid: blocks, block: THREADS, start: Start::After }
 }
 
 fn arguments(memory: &Arguments, round: &Round) -> [*mut c_void; 2] {

@@ -16,6 +16,8 @@ const RIVALS: usize = 2 * CANDIDATES[0] + 1;
 const GATHERERS: usize = CANDIDATES[0] + 3;
 /// Edges whose scores are kept between the passes; with more of them they are counted again.
 const MOST_LISTED: usize = 1 << 21;
+/// Edges as good as the last pivot for which there is room beside the pivots.
+const MOST_TIES: usize = 1024;
 
 /// Known verticals, see `Vertical` of the kernels.
 #[repr(C)]
@@ -67,7 +69,7 @@ pub struct Totals {
     pub threshold: u32,
     /// Edges above it.
     pub above: u32,
-    /// Edges at it that are pivots.
+    /// Edges at it that were placed last, because not all at it had room among the keys.
     pub ties: u32,
     /// Pivots.
     pub pivots: u32,
@@ -184,7 +186,7 @@ pub(super) struct Arguments {
     gathered: u64,
     cells: u64,
     table: u32,
-    reserved: u32,
+    key_room: u32,
     mask: u64,
     findings: u64,
     inbox: u64,
@@ -242,6 +244,7 @@ impl Memory {
         let stride = capacity.max(1).next_multiple_of(ROWS);
         let words = stride / 64;
         let room = (stride * stride / 2).min(MOST_LISTED);
+        let key_room = pivots + MOST_TIES;
         let table = (2 * stride).next_power_of_two();
         let host = HostSide {
             frame: PinnedBuffer::new(context, 1)?,
@@ -280,7 +283,7 @@ impl Memory {
             scores: more.bytes(2 * room)?,
             histogram: more.bytes(4 * stride)?,
             at: more.bytes(4 * (stride + 1))?,
-            keys: more.bytes(8 * pivots)?,
+            keys: more.bytes(8 * key_room)?,
             pivots: device.pivots.address(),
             triples: device.triples.address(),
             poses: device.poses.address(),
@@ -294,7 +297,7 @@ impl Memory {
             gathered: more.bytes(4 * CANDIDATES[0])?,
             cells: more.bytes(2 * 4 * table)?,
             table: table as u32,
-            reserved: 0,
+            key_room: key_room as u32,
             mask: more.bytes(8 * words)?,
             findings: more.zeroed(std::mem::size_of::<DeviceFindings>())?,
             inbox: host.frame.device_address()?,
