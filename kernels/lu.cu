@@ -12,8 +12,11 @@
 typedef LuTile<LU_NUMBER, LU_SIZE, LU_LANES> Tile;
 
 // Rows of a lane that one access reads or writes: as many as 16 bytes hold and all addresses allow.
-constexpr int at_once(int most) { return Tile::ROWS % most || LU_SIZE % most ? at_once(most / 2) : most; }
-constexpr int GROUP = at_once(Tile::PER);
+template <int MOST>
+constexpr int AT_ONCE = Tile::ROWS % MOST || LU_SIZE % MOST ? AT_ONCE<MOST / 2> : MOST;
+template <>
+constexpr int AT_ONCE<1> = 1;
+constexpr int GROUP = AT_ONCE<Tile::PER>;
 
 struct alignas(GROUP * sizeof(LU_NUMBER)) Group {
     LU_NUMBER v[GROUP];

@@ -122,10 +122,10 @@ struct LuTile {
     // Row r of this lane is row lane * ROWS + r of [A|b]; zero if there is none.
     T a[ROWS][N + 1];
     int step[ROWS];
-    Row* rows;
+    Shared& shared;
 
     __device__ LuTile(Shared& shared)
-        : tile(lane_id() / LANES), first(tile * LANES), lane(lane_id() - first), rows(&shared.rows[0][tile]) {}
+        : tile(lane_id() / LANES), first(tile * LANES), lane(lane_id() - first), shared(shared) {}
 
     // Unknowns after `solve`.
     __device__ const T* unknowns() const { return row(N)->v; }
@@ -138,14 +138,14 @@ struct LuTile {
         for (int r = 0; r < ROWS; r++) step[r] = lane * ROWS + r < N ? OPEN : -1;
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            const Pack* shared = share_pivot(k, failed);
-            const T inverse = shared[k / PER].v[k % PER];
+            const Pack* pivot = share_pivot(k, failed);
+            const T inverse = pivot[k / PER].v[k % PER];
             T factor[ROWS];
 #pragma unroll
             for (int r = 0; r < ROWS; r++) factor[r] = product(a[r][k], inverse);
 #pragma unroll
             for (int p = (k + 1) / PER; p <= N / PER; p++) {
-                const Pack pack = shared[p];
+                const Pack pack = pivot[p];
 #pragma unroll
                 for (int j = p * PER; j < p * PER + PER; j++) {
                     if (j <= k || j > N) continue;
@@ -163,7 +163,7 @@ struct LuTile {
     }
 
   private:
-    __device__ Pack* row(int k) const { return rows[k % 2 * SLOTS].packs; }
+    __device__ Pack* row(int k) const { return shared.rows[k % 2][tile].packs; }
 
     __device__ bool in_tile(bool lane_says) const {
         return (__ballot_sync(FULL, lane_says) >> first & (FULL >> (WARP - LANES))) != 0;
@@ -192,7 +192,7 @@ struct LuTile {
         }
         if (!failed && (largest == 0 || !is_finite(largest))) failed = k + 1;
         const u32 equal = __ballot_sync(FULL, size == largest) >> first & (FULL >> (WARP - LANES));
-        Pack* shared = row(k);
+        Pack* mine = row(k);
         if (lane + 1 == __ffs(equal)) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
@@ -200,11 +200,11 @@ struct LuTile {
                 step[r] = k;
                 a[r][k] = inverse;
 #pragma unroll
-                for (int j = k; j <= N; j++) store(shared[j / PER].v[j % PER], a[r][j]);
+                for (int j = k; j <= N; j++) store(mine[j / PER].v[j % PER], a[r][j]);
             }
         }
         __syncwarp();
-        return shared;
+        return mine;
     }
 
     // Unknowns from the last to the first.

@@ -48,6 +48,13 @@ pub struct Program<'a> {
     pub options: &'a [&'a str],
 }
 
+impl Program<'_> {
+    /// Machine code for one architecture, such as 87 for `sm_87`.
+    pub fn machine_code(&self, nvrtc: &Nvrtc, architecture: i32) -> Result<Vec<u8>, GpuError> {
+        compile(nvrtc, &Target::exactly(architecture), self)
+    }
+}
+
 /// The loaded kernels.
 pub struct Bundle {
     module: CUmodule,

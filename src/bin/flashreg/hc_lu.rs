@@ -205,30 +205,39 @@ impl<'a, T: DeviceNumber + BlasNumber> Bench<'a, T> {
     }
 
     fn run(&mut self, add: &mut impl FnMut(Line)) -> anyhow::Result<()> {
-        let cases: Vec<(usize, usize)> =
-            self.args.sizes().flat_map(|n| self.args.batch.iter().map(move |b| (n, *b as usize))).collect();
-        let tilings = |&(n, batch): &(usize, usize)| match self.args.tune {
-            false => vec![Tiling::choose::<T>(n, batch, self.context.processors())],
-            true => Tiling::lanes::<T>(n)
-                .into_iter()
-                .flat_map(|lanes| [1, 2, MAX_WARPS].map(|warps| Tiling { lanes, warps }))
-                .collect(),
-        };
+        let sizes: Vec<usize> = self.args.sizes().collect();
+        let batches: Vec<usize> = self.args.batch.iter().map(|batch| *batch as usize).collect();
+        let chosen = |n, batch| Tiling::choose::<T>(n, batch, self.context.processors());
+        let mut wanted = Vec::new();
+        for n in &sizes {
+            let tilings: Vec<Tiling> = match self.args.tune {
+                false => batches.iter().map(|batch| chosen(*n, *batch)).collect(),
+                true => Tiling::lanes::<T>(*n)
+                    .into_iter()
+                    .flat_map(|lanes| [1, 2, MAX_WARPS].map(|warps| Tiling { lanes, warps }))
+                    .collect(),
+            };
+            wanted.extend(tilings.into_iter().map(|tiling| (*n, tiling)));
+        }
+        wanted.dedup();
         // Compiling takes longer than measuring.
         let cache = cache_folder();
-        let kernels = cases.par_iter().map(|case| {
-            let make = |tiling| BatchedLu::<T>::new(&self.context, case.0, tiling, cache.as_deref());
-            tilings(case).into_iter().map(make).collect::<Result<Vec<_>, _>>()
-        });
-        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+        let make = |(n, tiling)| BatchedLu::<T>::new(&self.context, n, tiling, cache.as_deref());
+        let kernels = wanted.into_par_iter().map(make).collect::<Result<Vec<_>, _>>()?;
         self.context.bind()?;
-        for ((n, batch), kernels) in cases.into_iter().zip(&kernels) {
-            add(self.measure(n, batch, kernels).with_context(|| format!("{} {n} x {n}", self.name))?);
+        for n in sizes {
+            for batch in &batches {
+                let tiling = Tiling::choose::<T>(n, *batch, self.context.processors());
+                let fits = |lu: &&BatchedLu<T>| lu.size() == n && (self.args.tune || lu.tiling() == tiling);
+                let kernels: Vec<_> = kernels.iter().filter(fits).collect();
+                let line = self.measure(n, *batch, &kernels);
+                add(line.with_context(|| format!("{} {n} x {n}", self.name))?);
+            }
         }
         Ok(())
     }
 
-    fn measure(&mut self, n: usize, batch: usize, kernels: &[BatchedLu<T>]) -> anyhow::Result<Line> {
+    fn measure(&mut self, n: usize, batch: usize, kernels: &[&BatchedLu<T>]) -> anyhow::Result<Line> {
         let stream = self.cublas.stream();
         let lu = kernels.first().context("there is no kernel")?;
         let mut ours = Ours {

@@ -4,7 +4,7 @@
 use super::{Number, MAX_SIZE};
 use crate::gpu::buffers::{DeviceBuffer, Plain};
 use crate::gpu::bundle::{Bundle, Program, COMMON};
-use crate::gpu::context::{Context, Kernel, Shape, Stream};
+use crate::gpu::context::{Context, Kernel, Shape, Start, Stream};
 use crate::gpu::GpuError;
 use nalgebra::Complex;
 use std::ffi::c_void;
@@ -113,6 +113,11 @@ impl<T: DeviceNumber> BatchedLu<T> {
         Ok(Self { bundle, kernel, size, tiling, number: PhantomData })
     }
 
+    /// Unknowns of a system.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// How it is spread over threads.
     pub fn tiling(&self) -> Tiling {
         self.tiling
@@ -146,7 +151,11 @@ impl<T: DeviceNumber> BatchedLu<T> {
             return Ok(());
         }
         let Tiling { lanes, warps } = self.tiling;
-        let shape = Shape { grid: count.div_ceil(WARP / lanes).div_ceil(warps), block: warps * WARP };
+        let shape = Shape {
+            grid: count.div_ceil(WARP / lanes).div_ceil(warps),
+            block: warps * WARP,
+            start: Start::After,
+        };
         let mut addresses = [a.address(), b.address(), x.address(), failed.address()];
         let [a, b, x, failed] =
             addresses.each_mut().map(|address| std::ptr::from_mut(address).cast::<c_void>());
@@ -168,4 +177,49 @@ fn options<T: DeviceNumber>(size: usize, tiling: Tiling) -> [String; 4] {
         format!("-DLU_LANES={}", tiling.lanes),
         format!("-DLU_WARPS={}", tiling.warps),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::nvrtc::Nvrtc;
+
+    #[test]
+    fn tilings_are_possible() {
+        for size in 1..=MAX_SIZE {
+            let lanes = Tiling::lanes::<Complex<f64>>(size);
+            assert_eq!(lanes.first(), Some(&(size as u32)));
+            assert!(lanes.is_sorted_by(|one, two| one > two), "{lanes:?}");
+            for count in [1, 1000, 100_000] {
+                let Tiling { lanes: chosen, warps } = Tiling::choose::<Complex<f64>>(size, count, 132);
+                assert!(lanes.contains(&chosen) && (1..=MAX_WARPS).contains(&warps));
+            }
+        }
+        // Two rows a lane, so that three matrices share a warp.
+        assert_eq!(Tiling::choose::<Complex<f64>>(20, 100_000, 132).lanes, 10);
+    }
+
+    fn compiles<T: DeviceNumber>(nvrtc: &Nvrtc, size: usize) {
+        let lanes = Tiling::choose::<T>(size, 100_000, 132).lanes;
+        let options = options::<T>(size, Tiling { lanes, warps: 2 });
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let image = Program { sources: &sources(), options: &options }.machine_code(nvrtc, 87);
+        assert!(image.expect("compiles").starts_with(b"\x7fELF"), "{} {size}", T::NAME);
+    }
+
+    #[test]
+    fn the_kernel_compiles_for_every_kind_of_number() {
+        match Nvrtc::get() {
+            Ok(nvrtc) => {
+                compiles::<f32>(nvrtc, 8);
+                compiles::<f64>(nvrtc, 1);
+                compiles::<Complex<f32>>(nvrtc, 7);
+                compiles::<Complex<f64>>(nvrtc, 4);
+            }
+            Err(why) => {
+                assert!(std::env::var_os(crate::gpu::nvrtc::VARIABLE).is_none(), "{why}");
+                println!("skipped: {why}");
+            }
+        }
+    }
 }
