@@ -56,11 +56,15 @@ struct Frame {
     float theta2, per_theta2, cut2, reach2;
     // Samples of the chance count.
     u32 samples;
+    // Capacities of the bounded search: voters and edges that a row keeps, edges that it offers as
+    // pivots. Zero: the search is exact.
+    u32 row_capacity, pool_size;
     u32 reserved;
     double theta, min_height;
-    // Mean of some source points and of their products xx yy zz xy xz yz: tells poses apart.
-    double probe_mean[3], probe_square[6];
     Vertical vertical;
+    // Mean of some source points and of their products xx yy zz xy xz yz: tells poses apart.
+    float probe_mean[3], probe_square[6];
+    u32 unused;
 };
 
 // Facts of one search.
@@ -85,6 +89,9 @@ struct Totals {
     u32 listed;
     // Best score of an edge.
     u32 best;
+    // What the capacities of the bounded search cut off, see `Truncation` of
+    // src/registration/result.rs.
+    u32 cut_rows, cut_voters, cut_edges, cut_pool;
     u32 reserved;
 };
 
@@ -97,10 +104,10 @@ struct Scored {
     u32 reserved;
 };
 
-// Another pose compared with the best, see `Rival` of src/registration/findings.rs.
+// Another pose compared with the best, see `Comparison` of src/registration/findings.rs.
 struct Rival {
     Scored other;
-    double apart2;
+    u64 apart;
     u32 of_either, only_pose, only_other;
     u32 reserved;
 };
@@ -121,6 +128,8 @@ struct Findings {
     double radius2;
     double spread[3];
     double gain, noise2;
+    // Of influence, under the best pose.
+    double weight;
     u32 mirror_inliers, has_mirror;
     u32 inliers, off_line;
     u32 cells[2];
@@ -151,6 +160,10 @@ struct Memory {
     u32* starts;
     u32* edges;
     u16* scores;
+    // Of the bounded search: edges that are kept, as rows of bits, and their scores in the order of
+    // the list, where `scores` has only those of edges that are offered as pivots.
+    u64* kept;
+    u16* kept_scores;
     // Edges of each score; per row, edges at the threshold.
     u32* histogram;
     u32* at;
@@ -192,7 +205,7 @@ struct Memory {
     u64* outbox_mask;
 };
 
-static_assert(sizeof(Frame) == 304 && sizeof(Findings) == 1736 && sizeof(Memory) == 288, "sizes of the host");
+static_assert(sizeof(Frame) == 280 && sizeof(Findings) == 1776 && sizeof(Memory) == 304, "sizes of the host");
 
 // The beginning of every kernel. It may be here while the last blocks of the kernel before it are at
 // work: what that wrote is complete after this.

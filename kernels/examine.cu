@@ -40,48 +40,45 @@ struct Scatter {
     u32 fine;
 };
 
-// Centroid, eigenvalues and axes of gathered points, weighted. A whole block; `out` is shared.
+// Centroid, eigenvalues and axes of gathered points, weighted; the sums are taken about a point. A
+// whole block; `out` is shared.
 template <typename Weight>
 __device__ void scatter(
-    Workbench& bench, const float* points, u64 stride, u32 count, Scatter& out, Weight weight) {
+    Workbench& bench, const float* points, u64 stride, u32 count, const double* about, Scatter& out,
+    Weight weight) {
     double sum[AT_A_TIME], p[3];
 #pragma unroll
     for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
     for (u32 i = threadIdx.x; i < count; i += LANES) {
         source_of(points, stride, i, p);
         const double w = weight(p);
-        sum[0] += w;
-        sum[1] += w * p[0];
-        sum[2] += w * p[1];
-        sum[3] += w * p[2];
-    }
-    block_totals(sum, bench.warps, bench.totals);
-    const double total = bench.totals[0];
-    const bool fine = total > 0.0 && total <= 1.7976931348623157e308;
-    const double c[3] = {bench.totals[1] / total, bench.totals[2] / total, bench.totals[3] / total};
-#pragma unroll
-    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
-    for (u32 i = threadIdx.x; fine && i < count; i += LANES) {
-        source_of(points, stride, i, p);
-        const double w = weight(p);
-        const double d[3] = {p[0] - c[0], p[1] - c[1], p[2] - c[2]};
+        const double d[3] = {p[0] - about[0], p[1] - about[1], p[2] - about[2]};
         const double wd[3] = {w * d[0], w * d[1], w * d[2]};
-        sum[0] += wd[0] * d[0];
-        sum[1] += wd[1] * d[1];
-        sum[2] += wd[2] * d[2];
-        sum[3] += wd[0] * d[1];
-        sum[4] += wd[0] * d[2];
-        sum[5] += wd[1] * d[2];
+        sum[0] += w;
+        sum[1] += wd[0];
+        sum[2] += wd[1];
+        sum[3] += wd[2];
+        sum[4] += wd[0] * d[0];
+        sum[5] += wd[1] * d[1];
+        sum[6] += wd[2] * d[2];
+        sum[7] += wd[0] * d[1];
+        sum[8] += wd[0] * d[2];
+        sum[9] += wd[1] * d[2];
     }
     block_totals(sum, bench.warps, bench.totals);
     if (threadIdx.x == 0) {
-        double second[6], values[3], axes[3][3];
-#pragma unroll
-        for (int k = 0; k < 6; ++k) second[k] = bench.totals[k] / total;
+        const double* s = bench.totals;
+        const double total = s[0];
+        const bool fine = total > 0.0 && total <= 1.7976931348623157e308;
+        const double c[3] = {s[1] / total, s[2] / total, s[3] / total};
+        const double second[6] = {
+            s[4] / total - c[0] * c[0], s[5] / total - c[1] * c[1], s[6] / total - c[2] * c[2],
+            s[7] / total - c[0] * c[1], s[8] / total - c[0] * c[2], s[9] / total - c[1] * c[2]};
+        double values[3], axes[3][3];
         if (fine) symmetric_eigen(second, values, axes);
 #pragma unroll
         for (int k = 0; k < 3; ++k) {
-            out.centre[k] = c[k];
+            out.centre[k] = about[k] + c[k];
             out.values[k] = fine ? values[k] : 0.0;
 #pragma unroll
             for (int j = 0; j < 3; ++j) out.axes[k][j] = fine ? axes[k][j] : 0.0;
@@ -89,6 +86,13 @@ __device__ void scatter(
         out.fine = fine;
     }
     __syncthreads();
+}
+
+// The scatter of the gathered inliers.
+__device__ void scatter_inliers(Workbench& bench, const float* points, u64 stride, u32 count, Scatter& out) {
+    double about[3] = {0.0, 0.0, 0.0};
+    if (count > 0) source_of(points, stride, 0, about);
+    scatter(bench, points, stride, count, about, out, [](const double*) { return 1.0; });
 }
 
 __device__ inline double beside(const double* p, const double* centre, const double* axis, double per_theta2) {
@@ -101,7 +105,7 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Chosen& chosen, Sc
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
     const u32 count = gather_inliers(m, chosen, near);
-    scatter(bench, near, m.stride, count, of, [](const double*) { return 1.0; });
+    scatter_inliers(bench, near, m.stride, count, of);
     if (threadIdx.x < 3) findings.spread[threadIdx.x] = fmax(of.values[threadIdx.x], 0.0);
     if (threadIdx.x == 0) {
         const double *pose = findings.best.pose, *n = of.axes[2], *c = of.centre;
@@ -118,7 +122,7 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Chosen& chosen, Sc
     __syncthreads();
     if (!of.fine) return;
     const u32 reached = gather_near(m, bench, chosen, near, true);
-    if (!refine(m, bench, near, reached, COARSE, FEW_ITERATIONS)) return;
+    if (!refine(m, bench, near, reached, COARSE, FEW_ITERATIONS, HOPELESS * findings.weight)) return;
     double pose[12], mirror[12], sum[AT_A_TIME], p[3];
 #pragma unroll
     for (int k = 0; k < 12; ++k) {
@@ -157,7 +161,7 @@ __device__ void line_job(const Memory& m, Workbench& bench, Chosen& chosen, Scat
     }
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
     const u32 count = gather_inliers(m, chosen, near);
-    scatter(bench, near, m.stride, count, of, [](const double*) { return 1.0; });
+    scatter_inliers(bench, near, m.stride, count, of);
     double centre[3], axis[3];
     for (int line = 0; line <= LINES; ++line) {
         if (!of.fine) return;
@@ -167,7 +171,7 @@ __device__ void line_job(const Memory& m, Workbench& bench, Chosen& chosen, Scat
             axis[k] = of.axes[0][k];
         }
         if (line == LINES) break;
-        scatter(bench, near, m.stride, count, of, [&](const double* p) {
+        scatter(bench, near, m.stride, count, centre, of, [&](const double* p) {
             const double g = 1.0 + beside(p, centre, axis, per_theta2);
             return 1.0 / (g * g);
         });
@@ -234,18 +238,11 @@ __device__ void unweighted_job(const Memory& m, Workbench& bench, Chosen& chosen
         if (threadIdx.x < 12) bench.pose[threadIdx.x] = m.findings->best.pose[threadIdx.x];
         __syncthreads();
         const u32 reached = gather_near(m, bench, chosen, near, false);
-        valid = refine(m, bench, near, reached, COARSE, FEW_ITERATIONS);
+        valid = refine(m, bench, near, reached, COARSE, FEW_ITERATIONS, 0.0);
     }
-    const uint2 support = valid ? support_of(m, bench) : make_uint2(0, 0);
-    write_scored(rival.other, bench, valid, support);
-    __threadfence_block();
+    write_scored(rival.other, bench, valid, make_uint2(0, 0));
     __syncthreads();
-    if (valid) {
-        __shared__ Scored other;
-        if (threadIdx.x == 0) other = rival.other;
-        __syncthreads();
-        compare(m, bench, other, rival);
-    }
+    if (valid) compare(m, rival, 0, 1);
 }
 
 // Which inlier first lies in each cell; adds the number of cells. Every block takes its rows.
@@ -338,11 +335,7 @@ extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory m, cons
         unweighted_job(m, bench, chosen, near_of(m, MAX_CANDIDATES + 2));
     } else if (job < COUNTS) {
         Rival& rival = m.findings->rivals[job - RIVALS];
-        if (!rival.other.valid) return;
-        __shared__ Scored other;
-        if (threadIdx.x == 0) other = rival.other;
-        __syncthreads();
-        compare(m, bench, other, rival);
+        if (rival.other.valid) compare(m, rival, 0, 1);
     } else {
         count_cells(m, job - COUNTS, gridDim.x - COUNTS);
         count_chance(m, job - COUNTS, gridDim.x - COUNTS);

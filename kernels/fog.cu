@@ -156,8 +156,8 @@ extern "C" __global__ void __launch_bounds__(FOG_THREADS, 5) fog(const Memory m,
 #define PRUNE_WARPS (PRUNE_THREADS / WARP)
 
 // Removes the edges of the rows in `gone` (second search), counts degrees, lists the edges u < v
-// of the rows (if there is room for all of them) and clears what the search counts in. A warp a
-// row.
+// of the rows (in the exact search, if there is room for all of them) and clears what the search
+// counts in. A warp a row.
 extern "C" __global__ void __launch_bounds__(PRUNE_THREADS) prune(const Memory m, const u32 round) {
     arrive();
     begin(m, round, SOG);
@@ -166,6 +166,9 @@ extern "C" __global__ void __launch_bounds__(PRUNE_THREADS) prune(const Memory m
     __shared__ u32 all_ends;
     Totals& totals = m.totals[round];
     const u32 lane = lane_id(), warp = warp_id(), padded = m.frame->padded, words = m.frame->words;
+    // Rows with more neighbours are listed: the end of an edge that scores has another one. The bounded
+    // search lists for itself.
+    const u32 others = m.frame->row_capacity > 0 ? MAX_ROWS : 1;
     if (threadIdx.x == 0) all_ends = 0;
     u32 ends = 0;
     // `padded` is a multiple of the rows of a block.
@@ -186,8 +189,7 @@ extern "C" __global__ void __launch_bounds__(PRUNE_THREADS) prune(const Memory m
         }
         counts = warp_sum(counts);
         const u32 degree = counts & 0xffffu;
-        // The end of an edge that scores has another neighbour.
-        const u32 listed = degree > 1 ? counts >> 16 : 0;
+        const u32 listed = degree > others ? counts >> 16 : 0;
         if (lane == 0) {
             m.degrees[u] = degree;
             m.histogram[u] = 0;

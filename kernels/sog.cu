@@ -10,6 +10,8 @@
 //
 // Where there is room, edges and scores are kept in a list between the phases. A dense graph has
 // more edges than room: then the phases find and score them again, in rows where there are any.
+#ifndef FLASHREG_SOG_CU
+#define FLASHREG_SOG_CU
 #include "common.cuh"
 
 #define SOG_THREADS 256
@@ -37,16 +39,17 @@ struct Sog {
 };
 
 // Sum over the threads of the block up to and with this one; also the sum of all.
-__device__ inline u32 block_prefix(u32 value, Sog& sog, u32& all) {
+template <typename Shared>
+__device__ inline u32 block_prefix(u32 value, Shared& shared, u32& all) {
     u32 upto = warp_prefix(value);
     // The last sums may still be read.
     __syncthreads();
-    if (lane_id() == WARP - 1) sog.sums[warp_id()] = upto;
+    if (lane_id() == WARP - 1) shared.sums[warp_id()] = upto;
     __syncthreads();
     all = 0;
     for (u32 w = 0; w < SOG_WARPS; ++w) {
         if (w == warp_id()) upto += all;
-        all += sog.sums[w];
+        all += shared.sums[w];
     }
     return upto;
 }
@@ -206,11 +209,24 @@ __device__ inline void walk(const Memory& m, Sog& sog, u32 least, Wanted wanted,
 __device__ inline u32 ties_of(const Memory& m, u32 u) { return __ldcg(m.at + u) & 0xffffu; }
 __device__ inline u32 best_of(const Memory& m, u32 u) { return __ldcg(m.at + u) >> 16; }
 
+__device__ inline void clear_low(u32* low) {
+    for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) low[s] = 0;
+    __syncthreads();
+}
+
+// Adds what a block has counted in shared memory; `best` is the best score that a thread has seen.
+__device__ inline void add_low(const Memory& m, Totals& totals, const u32* low, u32 best) {
+    if (best > 0 && best > __ldcg(&totals.best)) atomicMax(&totals.best, best);
+    __syncthreads();
+    for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) {
+        if (low[s] > 0) atomicAdd(&m.histogram[s], low[s]);
+    }
+}
+
 // Counts the edges of each score and finds the best.
 __device__ inline void scores_phase(const Memory& m, u32 round, Sog& sog) {
     Totals& totals = m.totals[round];
-    for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) sog.low[s] = 0;
-    __syncthreads();
+    clear_low(sog.low);
     // Equal scores one after another are counted together.
     u32 last = 0, run = 0, best = 0;
     auto flush = [&]() {
@@ -242,11 +258,7 @@ __device__ inline void scores_phase(const Memory& m, u32 round, Sog& sog) {
         });
     }
     flush();
-    if (best > 0 && best > __ldcg(&totals.best)) atomicMax(&totals.best, best);
-    __syncthreads();
-    for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) {
-        if (sog.low[s] > 0) atomicAdd(&m.histogram[s], sog.low[s]);
-    }
+    add_low(m, totals, sog.low, best);
 }
 
 // The score of the k-th best edge, k > 0, found by every block for itself; zero if there are fewer.
@@ -438,3 +450,4 @@ extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_place(const Mem
     __shared__ Sog shared;
     place_phase(m, round, shared);
 }
+#endif

@@ -164,6 +164,11 @@ impl<T: Plain> PinnedBuffer<T> {
         Ok(Self { start, len, context: Arc::clone(context) })
     }
 
+    /// Bytes on the host.
+    pub fn bytes(&self) -> usize {
+        self.len * std::mem::size_of::<T>()
+    }
+
     /// Where the device finds it.
     pub fn device_address(&self) -> Result<u64, GpuError> {
         let mut address = 0;

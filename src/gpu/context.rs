@@ -36,6 +36,8 @@ pub struct Context {
     processors: u32,
     /// CUDA that the driver supports.
     driver: [i32; 2],
+    /// Bytes of the device in use when it was made.
+    in_use: usize,
 }
 
 // SAFETY: contexts of the driver may be used from any thread that makes them current.
@@ -62,14 +64,9 @@ impl Context {
             .doing("asking for the number of multiprocessors")?;
         // SAFETY: `device` was returned by `get`.
         let raw = unsafe { result::primary_ctx::retain(device) }.doing("making a context")?;
-        let context = Self {
-            device,
-            raw,
-            facts: facts.clone(),
-            processors: processors.max(1).unsigned_abs(),
-            driver: cuda,
-        };
-        context.bind()?;
+        let (facts, processors) = (facts.clone(), processors.max(1).unsigned_abs());
+        let mut context = Self { device, raw, facts, processors, driver: cuda, in_use: 0 };
+        context.in_use = context.in_use()?;
         Ok(Arc::new(context))
     }
 
@@ -77,6 +74,18 @@ impl Context {
     pub fn bind(&self) -> Result<(), GpuError> {
         // SAFETY: the context is retained.
         unsafe { result::ctx::set_current(self.raw) }.doing("binding the context")
+    }
+
+    /// Bytes of the device in use by all programs, this one included.
+    pub fn in_use(&self) -> Result<usize, GpuError> {
+        self.bind()?;
+        let (free, total) = result::mem_get_info().doing("asking for the free memory")?;
+        Ok(total.saturating_sub(free))
+    }
+
+    /// The same as it was right after the context was made.
+    pub fn in_use_at_start(&self) -> usize {
+        self.in_use
     }
 
     /// The device.

@@ -12,6 +12,7 @@ use super::result::{Reason, Registration, RunnerUp, StageTimes};
 use super::uncertainty::uncertainty;
 use super::Problem;
 use crate::geometry::{Pose, Vector};
+use crate::gpu::device::DeviceMemory;
 use crate::gpu::GpuError;
 use crate::params::{Params, RegistrationParams};
 use crate::status::Status;
@@ -63,6 +64,10 @@ pub(super) trait Engine: Send + 'static {
     fn twin(&self) -> Option<Result<Self, GpuError>>
     where
         Self: Sized;
+    /// Memory of a device that it takes.
+    fn memory(&self) -> Option<DeviceMemory> {
+        None
+    }
     /// Hands over a problem; it may work on it from now on.
     fn begin(&mut self, task: Task) -> Result<(), Stop>;
     /// The best pose with its measurements, `None` if no three correspondences give one. Sets the
@@ -200,6 +205,10 @@ impl<E: Engine> Backend for Pipeline<E> {
     fn twin(&self) -> Option<Result<Box<dyn Backend>, GpuError>> {
         let twin = self.engine.twin()?;
         Some(twin.map(|engine| Box::new(Self::new(engine, self.capacity)) as Box<dyn Backend>))
+    }
+
+    fn memory(&self) -> Option<DeviceMemory> {
+        self.engine.memory()
     }
 
     fn begin(&mut self, problem: &Problem, params: &Params) {

@@ -1,6 +1,6 @@
 //! Correspondences laid out for the kernels: one array per coordinate, single precision, centred.
 
-use super::refine::Numbers;
+use super::hypotheses::Single;
 use super::Problem;
 use crate::geometry::{Point, Vector, Vertical};
 
@@ -16,24 +16,24 @@ const PROBE_ROWS: usize = 32;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Probe {
     /// Their mean, m.
-    pub mean: [f64; 3],
+    pub mean: [f32; 3],
     /// Means of the products xx yy zz xy xz yz of their coordinates, m^2.
-    pub square: [f64; 6],
+    pub square: [f32; 6],
 }
 
 impl Probe {
-    /// Mean squared distance (m^2) by which two poses lay the points apart. The arithmetic is that
-    /// of `kernels/choose.cu`.
-    pub fn apart2(&self, a: &Numbers, b: &Numbers) -> f64 {
+    /// Mean squared distance (m^2) by which two poses lay the points apart. Single precision is
+    /// enough: what is small is a difference of poses that are alike. The arithmetic is that of
+    /// `kernels/choose.cu`.
+    pub fn apart2(&self, a: &Single, b: &Single) -> f32 {
         let (m, p) = (&self.mean, &self.square);
         let mut sum = 0.0;
-        for k in 0..3 {
-            let d = [a[3 * k] - b[3 * k], a[3 * k + 1] - b[3 * k + 1], a[3 * k + 2] - b[3 * k + 2]];
-            let t = a[9 + k] - b[9 + k];
+        for (a, b) in a.iter().zip(b) {
+            let d: [f32; 4] = std::array::from_fn(|k| a[k] - b[k]);
             let squares = (d[0] * d[0] * p[0] + d[1] * d[1] * p[1]) + d[2] * d[2] * p[2];
             let products = (d[0] * d[1] * p[3] + d[0] * d[2] * p[4]) + d[1] * d[2] * p[5];
             let along = (d[0] * m[0] + d[1] * m[1]) + d[2] * m[2];
-            sum += ((squares + 2.0 * products) + (2.0 * t) * along) + t * t;
+            sum += ((squares + 2.0 * products) + (2.0 * d[3]) * along) + d[3] * d[3];
         }
         sum
     }
@@ -117,7 +117,7 @@ impl Layout {
             let terms = [p.x, p.y, p.z, p.x * p.x, p.y * p.y, p.z * p.z, p.x * p.y, p.x * p.z, p.y * p.z];
             sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
         }
-        let [x, y, z, square @ ..] = sums.map(|sum| sum / rows.max(1) as f64);
+        let [x, y, z, square @ ..] = sums.map(|sum| (sum / rows.max(1) as f64) as f32);
         Probe { mean: [x, y, z], square }
     }
 

@@ -1,14 +1,14 @@
 //! The kernels of a frame and the ways to launch them. Every way launches the same work:
 //!
 //! - scores and pivots in one cooperative kernel, whose blocks wait for each other, or in three
-//!   kernels one after another;
+//!   kernels one after another, as always in the bounded search;
 //! - kernel by kernel, or all of a frame as one graph.
 
 use super::memory::Arguments;
 use crate::gpu::bundle::Bundle;
 use crate::gpu::context::{Context, Event, Graph, Kernel, Shape, Start, Stream};
 use crate::gpu::GpuError;
-use crate::params::{BackendParams, Launch};
+use crate::params::{BackendParams, Launch, Search};
 use crate::registration::candidates::CANDIDATES;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -23,12 +23,15 @@ const CHOOSE_THREADS: u32 = 1024;
 const FOG_BLOCKS: u32 = 5;
 const PRUNE_BLOCKS: u32 = 8;
 const SOG_BLOCKS: u32 = 3;
+const BOUND_BLOCKS: u32 = 4;
 const CLIQUE_BLOCKS: u32 = 8;
 const POSE_BLOCKS: u32 = 4;
 const SCORE_BLOCKS: u32 = 7;
 /// Blocks of `examine` with a job of their own, and most of those that count.
 const JOBS: u32 = 4 + CANDIDATES[0] as u32;
 const COUNTERS: u32 = 24;
+/// Blocks that compare a rival with the best pose.
+const COMPARERS: u32 = 24;
 
 /// The search a kernel belongs to: the first, or that of the rivals.
 pub(super) type Round = u32;
@@ -41,11 +44,13 @@ struct Kernels {
     sog_scores: Kernel,
     sog_count: Kernel,
     sog_place: Kernel,
+    bound: Kernel,
     cliques: Kernel,
     poses: Kernel,
     score: Kernel,
     choose: Kernel,
     approach: Kernel,
+    compare: Kernel,
     examine: Kernel,
     report: Kernel,
 }
@@ -60,11 +65,13 @@ impl Kernels {
             sog_scores: bundle.kernel("sog_scores")?,
             sog_count: bundle.kernel("sog_count")?,
             sog_place: bundle.kernel("sog_place")?,
+            bound: bundle.kernel("bound")?,
             cliques: bundle.kernel("cliques")?,
             poses: bundle.kernel("poses")?,
             score: bundle.kernel("score")?,
             choose: bundle.kernel("choose")?,
             approach: bundle.kernel("approach")?,
+            compare: bundle.kernel("compare_rivals")?,
             examine: bundle.kernel("examine")?,
             report: bundle.kernel("report")?,
         })
@@ -74,7 +81,7 @@ impl Kernels {
 /// How frames are launched, and why so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
-    /// Scores and pivots in one cooperative kernel.
+    /// Scores and pivots of the exact search in one cooperative kernel.
     pub cooperative: bool,
     /// The frame as one graph.
     pub graph: bool,
@@ -126,6 +133,7 @@ pub(super) struct Launcher {
     /// Blocks of the cooperative kernel that are resident on a multiprocessor.
     resident: u32,
     kernels: Kernels,
+    search: Search,
     graph: Option<Graph>,
     /// From here the measurements run beside the search of the rivals, to there.
     fork: Event,
@@ -143,6 +151,7 @@ impl Launcher {
             way,
             resident,
             kernels,
+            search: Search::Exact,
             graph: None,
             fork: Event::new(context)?,
             join: Event::new(context)?,
@@ -162,6 +171,19 @@ impl Launcher {
     /// The memory has changed: what was captured is void.
     pub fn forget(&mut self) {
         self.graph = None;
+    }
+
+    /// Which search the next frames are for.
+    pub fn set_search(&mut self, search: Search) {
+        if self.search != search {
+            self.forget();
+        }
+        self.search = search;
+    }
+
+    /// Scores and pivots are one cooperative kernel.
+    fn is_together(&self) -> bool {
+        self.way.cooperative && self.search == Search::Exact
     }
 
     /// Queues a whole frame.
@@ -186,7 +208,7 @@ impl Launcher {
         self.search(memory, 0)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 0)?;
         self.launch(self.kernels.approach, CANDIDATES[0] as u32, THREADS, memory, 0)?;
-        if self.way.cooperative {
+        if self.is_together() {
             // A cooperative kernel waits until there is room for all of it.
             self.pivots(memory, 1)?;
             self.examine_beside(memory)?;
@@ -196,7 +218,9 @@ impl Launcher {
         }
         self.hypotheses(memory, 1)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 1)?;
-        self.launch(self.kernels.approach, CANDIDATES[1] as u32, THREADS, memory, 1)?;
+        let rivals = CANDIDATES[1] as u32;
+        self.launch(self.kernels.approach, rivals, THREADS, memory, 1)?;
+        self.launch(self.kernels.compare, rivals * COMPARERS, THREADS, memory, 1)?;
         self.join.record(&self.side)?;
         self.main.wait_for(&self.join)?;
         self.queue(&self.main, self.kernels.report, after(1), memory, 0)
@@ -229,19 +253,26 @@ impl Launcher {
     fn pivots(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
         let k = &self.kernels;
         self.launch(k.prune, self.blocks(PRUNE_BLOCKS), THREADS, memory, round)?;
-        if self.way.cooperative {
+        if self.is_together() {
             let shape = Shape { start: Start::Together, ..after(self.blocks(self.resident)) };
             return self.queue(&self.main, k.sog, shape, memory, round);
         }
-        for phase in [k.sog_scores, k.sog_count, k.sog_place] {
-            self.launch(phase, self.blocks(SOG_BLOCKS), THREADS, memory, round)?;
-        }
-        Ok(())
+        let (scores, blocks) = match self.search {
+            Search::Exact => (k.sog_scores, SOG_BLOCKS),
+            Search::Bounded => (k.bound, BOUND_BLOCKS),
+        };
+        self.launch(scores, self.blocks(blocks), THREADS, memory, round)?;
+        self.launch(k.sog_count, self.blocks(SOG_BLOCKS), THREADS, memory, round)?;
+        self.launch(k.sog_place, self.blocks(SOG_BLOCKS), THREADS, memory, round)
     }
 
     fn hypotheses(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
         let k = &self.kernels;
-        self.launch(k.cliques, self.blocks(CLIQUE_BLOCKS), CLIQUE_THREADS, memory, round)?;
+        let seen = match self.search {
+            Search::Exact => *memory,
+            Search::Bounded => memory.kept_alone(),
+        };
+        self.launch(k.cliques, self.blocks(CLIQUE_BLOCKS), CLIQUE_THREADS, &seen, round)?;
         self.launch(k.poses, self.blocks(POSE_BLOCKS), POSE_THREADS, memory, round)?;
         self.launch(k.score, self.blocks(SCORE_BLOCKS), SCORE_THREADS, memory, round)
     }

@@ -6,23 +6,24 @@ mod memory;
 
 use super::candidates::CANDIDATES;
 use super::examine::SAMPLES;
-use super::findings::{Found, Information, Measured, Mirror, Rival, Summary};
+use super::findings::{Comparison, Found, Information, Measured, Mirror, Rival, Summary};
 use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
 use super::fog::candidate_factors;
 use super::hypotheses::Hypothesis;
 use super::layout::Layout;
 use super::pivots::Pivot;
 use super::refine::{cut2, pose_of, reach2};
-use super::result::{StageTimes, Truncation};
+use super::result::StageTimes;
 use crate::gpu::buffers::{PinnedBuffer, Plain, Rows};
 use crate::gpu::bundle::{Bundle, Origin};
 use crate::gpu::context::Context;
+use crate::gpu::device::DeviceMemory;
 use crate::gpu::GpuError;
 use crate::params::{Metric, Params, RegistrationParams};
 pub use launch::Way;
 use launch::{Launcher, Round};
 pub use memory::Totals;
-use memory::{DeviceFindings, Frame, Memory, Scored, Verticals, ROWS};
+use memory::{row_capacity, DeviceFindings, DeviceRival, Frame, Memory, Needs, Scored, Verticals, ROWS};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,8 +51,8 @@ pub struct GpuEngine {
 
 impl GpuEngine {
     /// Takes the first device, loads the kernels (see [`Bundle::load`]) and makes memory for
-    /// `registration.max_correspondences`; that for pivots and triples grows when more are asked
-    /// for.
+    /// `registration.max_correspondences`; that for the search grows when more is
+    /// asked for.
     pub fn new(params: &Params, cache: Option<&Path>) -> Result<Self, GpuError> {
         let context = Context::first()?;
         let bundle = Arc::new(Bundle::load(&context, cache)?);
@@ -62,8 +63,7 @@ impl GpuEngine {
         let launcher = Launcher::new(&context, &bundle, &params.backend)?;
         let r = &params.registration;
         let capacity = r.max_correspondences.max(0) as usize;
-        let [pivots, _] = finish::pivots(r);
-        let memory = Memory::new(&context, capacity, pivots, pivots * finish::per_pivot(r))?;
+        let memory = Memory::new(&context, capacity, Needs::of(r))?;
         Ok(Self { memory, capacity, findings: DeviceFindings::default(), launcher, context, bundle, params })
     }
 
@@ -89,20 +89,25 @@ impl GpuEngine {
         self.memory.bytes()
     }
 
+    /// All that it takes. Other engines of this process that share the context count as kernels.
+    fn memory_taken(&self) -> Result<DeviceMemory, GpuError> {
+        let (device, context) = (self.memory.bytes(), self.context.in_use_at_start());
+        let kernels = self.context.in_use()?.saturating_sub(context).saturating_sub(device);
+        Ok(DeviceMemory { device, pinned: self.memory.pinned_bytes(), kernels, context })
+    }
+
     /// Makes a problem ready for the device.
     pub fn stage(&mut self, layout: &Layout, r: &RegistrationParams) -> Result<(), GpuError> {
         if layout.count() > self.capacity {
             return Err(GpuError::Absent(format!("memory for {} correspondences only", self.capacity)));
         }
         self.context.bind()?;
-        let (pivots, per_pivot) = (finish::pivots(r), finish::per_pivot(r));
-        let slots = pivots[0] * per_pivot;
-        if pivots[0] > self.memory.pivots || slots > self.memory.slots {
+        if let Some(needs) = self.memory.lacks(r) {
             self.launcher.stream().wait()?;
-            let (pivots, slots) = (pivots[0].max(self.memory.pivots), slots.max(self.memory.slots));
-            self.memory = Memory::new(&self.context, self.capacity, pivots, slots)?;
+            self.memory = Memory::new(&self.context, self.capacity, needs)?;
             self.launcher.forget();
         }
+        self.launcher.set_search(r.search);
         let (stride, host) = (self.memory.stride, &mut self.memory.host);
         let padded = layout.count().next_multiple_of(ROWS);
         let [sx, sy, sz] = &layout.source;
@@ -122,8 +127,8 @@ impl GpuEngine {
             n: layout.count() as u32,
             padded: padded as u32,
             words: (padded / 64) as u32,
-            pivots: pivots.map(|k| k as u32),
-            per_pivot: per_pivot as u32,
+            pivots: finish::pivots(r).map(|k| k as u32),
+            per_pivot: finish::per_pivot(r) as u32,
             candidates: CANDIDATES.map(|c| c as u32),
             has_heights: u32::from(layout.up.is_some()),
             has_ids: u32::from(layout.ids.iter().any(|ids| !ids.is_empty())),
@@ -131,6 +136,7 @@ impl GpuEngine {
             has_weights: u32::from(layout.is_weighted()),
             is_here: u32::from(!self.context.device().integrated),
             reserved: 0,
+            unused: 0,
             metric: match scoring.metric {
                 Metric::Inliers => 0,
                 Metric::Linear => 1,
@@ -145,6 +151,8 @@ impl GpuEngine {
             cut2: cut2(r.inlier_threshold),
             reach2: reach2(r.inlier_threshold),
             samples: SAMPLES.min(layout.count()) as u32,
+            row_capacity: row_capacity(r) as u32,
+            pool_size: r.bounded_pool_size.max(1) as u32,
             theta: r.inlier_threshold,
             min_height: r.tau,
             probe_mean: layout.probe.mean,
@@ -306,6 +314,10 @@ impl Engine for GpuEngine {
         Some(Self::with(Arc::clone(&self.context), Arc::clone(&self.bundle), self.params.clone()))
     }
 
+    fn memory(&self) -> Option<DeviceMemory> {
+        self.memory_taken().ok()
+    }
+
     fn begin(&mut self, task: Task) -> Result<(), Stop> {
         self.context.bind()?;
         // An earlier frame may have been given up before its end.
@@ -332,7 +344,7 @@ impl Engine for GpuEngine {
             pivots: totals.pivots as usize,
             triples: totals.triples as usize,
             usable: totals.usable as usize,
-            truncation: Truncation::default(),
+            truncation: totals.truncation(),
         };
         if f.best.valid == 0 {
             return Ok((summary, None));
@@ -368,7 +380,7 @@ impl Engine for GpuEngine {
 
     fn rivals(
         &mut self,
-        _: Task,
+        task: Task,
         _: &Found,
         _: &[bool],
         _: &mut Clock,
@@ -378,13 +390,9 @@ impl Engine for GpuEngine {
         let (_, second) = rivals.split_at_mut(CANDIDATES[0] + 1);
         second.sort_by_key(|r| std::cmp::Reverse((r.other.valid, r.other.score, r.other.inliers)));
         for r in rivals.iter().filter(|r| r.other.valid == 1) {
-            see(Rival {
-                other: hypothesis(&r.other),
-                apart2: r.apart2,
-                of_either: r.of_either as usize,
-                only_pose: r.only_pose as usize,
-                only_other: r.only_other as usize,
-            });
+            let &DeviceRival { apart, of_either, only_pose, only_other, .. } = r;
+            let compared = Comparison { apart, of_either, only_pose, only_other };
+            see(compared.rival(hypothesis(&r.other), task.r.inlier_threshold));
         }
         Ok(())
     }
