@@ -11,6 +11,7 @@
 
 pub mod geometry;
 pub mod gpu;
+pub mod homotopy;
 pub mod io;
 pub mod latency;
 pub mod localizer;

@@ -19,6 +19,8 @@ macro_rules! plain {
     )* };
 }
 plain!(u8, u16, u32, u64, f32, f64);
+// SAFETY: two numbers one after the other, `repr(C)`.
+unsafe impl<T: Plain> Plain for nalgebra::Complex<T> {}
 // SAFETY: numbers one after another.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
@@ -58,6 +60,16 @@ impl<T: Plain> DeviceBuffer<T> {
         self.len * std::mem::size_of::<T>()
     }
 
+    /// How many items it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Its address, as an argument of kernels.
     pub fn address(&self) -> u64 {
         self.address
@@ -83,6 +95,28 @@ impl<T: Plain> DeviceBuffer<T> {
         // SAFETY: as in `upload`.
         unsafe { result::memcpy_dtoh_async(part, self.address, stream.raw()) }
             .doing("copying from the device")
+    }
+
+    /// Copies the items of `from` from number `first` on here, as many as there is room for, when the
+    /// stream comes to it.
+    pub fn copy_from(&mut self, from: &Self, first: usize, stream: &Stream) -> Result<(), GpuError> {
+        if first.checked_add(self.len).is_none_or(|end| end > from.len) {
+            return Err(too_long());
+        }
+        let source = from.address + (first * std::mem::size_of::<T>()) as u64;
+        // SAFETY: both sides hold the items; they live until the stream is done, as in `upload`.
+        unsafe { result::memcpy_dtod_async(self.address, source, self.bytes(), stream.raw()) }
+            .doing("copying on the device")
+    }
+
+    /// A copy of `items`, there when this returns: for tests and tools.
+    pub fn holding(items: &[T], stream: &Stream) -> Result<Self, GpuError> {
+        let mut pinned = PinnedBuffer::new(stream.context(), items.len())?;
+        pinned.items_mut()[..items.len()].copy_from_slice(items);
+        let mut made = Self::new(stream.context(), items.len())?;
+        made.upload(&pinned, items.len(), stream)?;
+        stream.wait()?;
+        Ok(made)
     }
 
     /// The first `len` items, waited for: for tests and tools.

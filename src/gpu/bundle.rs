@@ -33,9 +33,28 @@ const SOURCES: [(&str, &str); 12] = [
     ("examine.cu", include_str!("../../kernels/examine.cu")),
     ("frame.cu", include_str!("../../kernels/frame.cu")),
 ];
+const REGISTRATION: Program = Program { sources: &SOURCES, options: &[] };
+/// Header of all kernels.
+pub const COMMON: (&str, &str) = SOURCES[1];
 /// Options of NVRTC and nvcc alike. Rounding as on the CPU: no contraction, exact division and square
 /// root, subnormal numbers kept.
 const OPTIONS: &str = include_str!("../../kernels/options.txt");
+
+/// Kernels that are compiled together.
+#[derive(Debug, Clone, Copy)]
+pub struct Program<'a> {
+    /// Names and texts; the first is compiled and includes the others.
+    pub sources: &'a [(&'a str, &'a str)],
+    /// Options besides those of all kernels.
+    pub options: &'a [&'a str],
+}
+
+impl Program<'_> {
+    /// Machine code for one architecture, such as 87 for `sm_87`.
+    pub fn machine_code(&self, nvrtc: &Nvrtc, architecture: i32) -> Result<Vec<u8>, GpuError> {
+        compile(nvrtc, &Target::exactly(architecture), self)
+    }
+}
 
 /// The loaded kernels.
 pub struct Bundle {
@@ -79,6 +98,17 @@ impl Bundle {
         let [major, minor] = context.device().compute_capability;
         let load = |image: &[u8]| load(context, image);
         let (module, origin) = find(10 * major + minor, &ahead::folders(), cache, Nvrtc::get, load)?;
+        Ok(Self { module, context: Arc::clone(context), origin })
+    }
+
+    /// Loads other kernels for the device of `context`: those in the folder `cache`, else NVRTC
+    /// compiles them and they are put there. Without a folder they are compiled.
+    pub fn of(program: &Program, context: &Arc<Context>, cache: Option<&Path>) -> Result<Self, GpuError> {
+        context.bind()?;
+        let [major, minor] = context.device().compute_capability;
+        let load = |image: &[u8]| load(context, image);
+        let nvrtc = Nvrtc::get().map_err(GpuError::Absent)?;
+        let (module, origin) = compiled(program, 10 * major + minor, cache, nvrtc, load)?;
         Ok(Self { module, context: Arc::clone(context), origin })
     }
 
@@ -136,8 +166,19 @@ fn find<T>(
     let nvrtc = nvrtc().map_err(|why| {
         GpuError::Absent(format!("there are no kernels made ahead for {}, and {why}", exact.name()))
     })?;
+    compiled(&REGISTRATION, device, cache, nvrtc, load)
+}
+
+/// The kernels from the cache if `load` takes them, else compiled now.
+fn compiled<T>(
+    program: &Program,
+    device: i32,
+    cache: Option<&Path>,
+    nvrtc: &Nvrtc,
+    load: impl Fn(&[u8]) -> Result<T, GpuError>,
+) -> Result<(T, Origin), GpuError> {
     let target = Target::among(device, &nvrtc.architectures()?)?;
-    let (key, compiler) = (target.key(), compiler(nvrtc));
+    let (key, compiler) = (target.key_of(program), compiler(nvrtc));
     let cached = cache.map(|folder| {
         let sum = hash(format!("{key} {compiler}"));
         folder.join(format!("{}-{sum:016x}.kernels", target.name()))
@@ -153,7 +194,7 @@ fn find<T>(
             _ => {}
         }
     }
-    let file = File { image: compile(nvrtc, &target)?, key, compiler };
+    let file = File { image: compile(nvrtc, &target, program)?, key, compiler };
     let loaded = load(&file.image)?;
     if let Some(path) = &cached {
         if let Err(e) = file.write(path) {
@@ -205,10 +246,16 @@ impl Target {
         format!("{kind}_{}", self.architecture)
     }
 
-    /// Everything that compiled kernels depend on, but for the compiler.
+    /// Everything that the kernels of the registration depend on, but for the compiler.
     fn key(&self) -> String {
-        let sources: String = SOURCES.iter().map(|(name, text)| format!("{name}\n{text}\n")).collect();
-        let options: Vec<&str> = OPTIONS.split_whitespace().collect();
+        self.key_of(&REGISTRATION)
+    }
+
+    /// Everything that compiled kernels depend on, but for the compiler.
+    fn key_of(&self, program: &Program) -> String {
+        let sources: String =
+            program.sources.iter().map(|(name, text)| format!("{name}\n{text}\n")).collect();
+        let options: Vec<&str> = OPTIONS.split_whitespace().chain(program.options.iter().copied()).collect();
         format!("{} {} {:016x}", self.name(), options.join(" "), hash(&sources))
     }
 }
@@ -219,10 +266,11 @@ fn compiler(nvrtc: &Nvrtc) -> String {
     format!("NVRTC {major}.{minor}")
 }
 
-fn compile(nvrtc: &Nvrtc, target: &Target) -> Result<Vec<u8>, GpuError> {
+fn compile(nvrtc: &Nvrtc, target: &Target, program: &Program) -> Result<Vec<u8>, GpuError> {
     let architecture = format!("--gpu-architecture={}", target.name());
-    let options: Vec<&str> = OPTIONS.split_whitespace().chain([architecture.as_str()]).collect();
-    nvrtc.compile(&SOURCES, &options, target.machine_code)
+    let own = program.options.iter().copied().chain([architecture.as_str()]);
+    let options: Vec<&str> = OPTIONS.split_whitespace().chain(own).collect();
+    nvrtc.compile(program.sources, &options, target.machine_code)
 }
 
 #[cfg(test)]
@@ -328,7 +376,7 @@ mod tests {
         let known: Vec<i32> = ahead::ARCHITECTURES.into_iter().filter(|a| known.contains(a)).collect();
         assert!(known.contains(&87), "{known:?}");
         known.into_par_iter().for_each(|architecture| {
-            let image = compile(nvrtc, &Target::exactly(architecture)).expect("compiles");
+            let image = compile(nvrtc, &Target::exactly(architecture), &REGISTRATION).expect("compiles");
             assert!(image.starts_with(b"\x7fELF"), "sm_{architecture}");
             println!("sm_{architecture}: {} bytes", image.len());
         });

@@ -319,6 +319,20 @@ impl Event {
         Ok(Self { raw, context: Arc::clone(context) })
     }
 
+    /// A new event that notes its time.
+    pub fn timed(context: &Arc<Context>) -> Result<Self, GpuError> {
+        context.bind()?;
+        let raw = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).doing("making an event")?;
+        Ok(Self { raw, context: Arc::clone(context) })
+    }
+
+    /// Microseconds from another event to this one, both timed, recorded and waited for.
+    pub fn us_since(&self, earlier: &Self) -> Result<f64, GpuError> {
+        // SAFETY: both live; the driver checks what state they are in.
+        let ms = unsafe { result::event::elapsed(earlier.raw, self.raw) }.doing("measuring a time")?;
+        Ok(f64::from(ms) * 1e3)
+    }
+
     /// Marks the end of what was queued so far.
     pub fn record(&self, stream: &Stream) -> Result<(), GpuError> {
         // SAFETY: both live.

@@ -7,6 +7,8 @@ pub mod buffers;
 pub mod bundle;
 #[cfg(feature = "cuda")]
 pub mod context;
+#[cfg(feature = "cuda")]
+pub mod cublas;
 pub mod device;
 mod error;
 #[cfg(feature = "cuda")]

@@ -3,6 +3,10 @@
 mod bench;
 mod doctor;
 #[cfg(feature = "cuda")]
+mod hc;
+#[cfg(feature = "cuda")]
+mod hc_lu;
+#[cfg(feature = "cuda")]
 mod kernels;
 mod params;
 mod register;
@@ -29,6 +33,10 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Measure how long a registration takes, as a whole and stage by stage.
     Bench(bench::Bench),
+    /// Polynomial systems and what they stand on.
+    #[cfg(feature = "cuda")]
+    #[command(subcommand)]
+    Hc(hc::Hc),
     /// Compile the CUDA kernels ahead, for robots without a compiler.
     ///
     /// NVRTC makes one file for each architecture. The node takes them from $FLASHREG_KERNELS, or
@@ -54,6 +62,8 @@ fn main() -> ExitCode {
         Command::Register(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
         Command::Bench(args) => report(args.run()),
+        #[cfg(feature = "cuda")]
+        Command::Hc(command) => report(command.run()),
         #[cfg(feature = "cuda")]
         Command::Kernels(args) => args.run(),
         Command::Params(args) => {

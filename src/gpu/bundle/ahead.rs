@@ -3,7 +3,7 @@
 //! The robot needs no compiler then. Which compiler made a file does not matter, only from what.
 
 use super::file::{File, Unusable};
-use super::{compile, compiler, Target};
+use super::{compile, compiler, Target, REGISTRATION};
 use crate::gpu::nvrtc::Nvrtc;
 use crate::gpu::GpuError;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,8 @@ const EXTENSION: &str = "kernels";
 /// and the bytes of machine code.
 pub fn make(nvrtc: &Nvrtc, architecture: i32, folder: &Path) -> Result<(PathBuf, usize), GpuError> {
     let target = Target::exactly(architecture);
-    let file = File { key: target.key(), compiler: compiler(nvrtc), image: compile(nvrtc, &target)? };
+    let file =
+        File { key: target.key(), compiler: compiler(nvrtc), image: compile(nvrtc, &target, &REGISTRATION)? };
     let path = path(folder, &target);
     file.write(&path).map_err(|e| GpuError::Absent(format!("cannot write {}: {e}", path.display())))?;
     Ok((path, file.image.len()))

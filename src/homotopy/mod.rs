@@ -1,0 +1,3 @@
+//! Every root of a polynomial system, by following paths from a system whose roots are known.
+
+pub mod lu;
