@@ -2,6 +2,7 @@
 
 mod bench;
 mod doctor;
+mod hc;
 #[cfg(feature = "cuda")]
 mod kernels;
 mod params;
@@ -29,6 +30,8 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Measure how long a registration takes, as a whole and stage by stage.
     Bench(bench::Bench),
+    /// Find all roots of systems of polynomial equations.
+    Hc(hc::Hc),
     /// Compile the CUDA kernels ahead, for robots without a compiler.
     ///
     /// NVRTC makes one file for each architecture. The node takes them from $FLASHREG_KERNELS, or
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Register(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
         Command::Bench(args) => report(args.run()),
+        Command::Hc(args) => report(args.run()),
         #[cfg(feature = "cuda")]
         Command::Kernels(args) => args.run(),
         Command::Params(args) => {
