@@ -5,7 +5,11 @@ use nalgebra::{Complex, DMatrix, DVector};
 
 /// The equations and their derivatives, column by column, computed from the graph: no part of what
 /// tracks roots.
-fn equations(system: &System, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> (Vec<Complex<f64>>, DMatrix<Complex<f64>>) {
+fn equations(
+    system: &System,
+    root: &[Complex<f64>],
+    parameters: &[Complex<f64>],
+) -> (Vec<Complex<f64>>, DMatrix<Complex<f64>>) {
     let n = root.len();
     let mut graph = system.graph.clone();
     let one = graph.real(1.0);
@@ -26,7 +30,11 @@ pub fn is_root(system: &System, root: &[Complex<f64>], parameters: &[Complex<f64
 }
 
 /// Where Newton's method goes from a point.
-pub fn newton(system: &System, mut root: Vec<Complex<f64>>, parameters: &[Complex<f64>]) -> Option<Vec<Complex<f64>>> {
+pub fn newton(
+    system: &System,
+    mut root: Vec<Complex<f64>>,
+    parameters: &[Complex<f64>],
+) -> Option<Vec<Complex<f64>>> {
     for _ in 0..50 {
         let (h, jacobian) = equations(system, &root, parameters);
         let step = jacobian.lu().solve(&DVector::from_vec(h))?;

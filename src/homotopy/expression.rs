@@ -117,7 +117,9 @@ impl Parser<'_> {
                 let divisor = self.signed_power()?;
                 let number = self.graph.node(divisor).value();
                 if self.grammar == Grammar::Polynomial && number.is_none() {
-                    return Err(self.error_at(at, "only a number may divide: this is not a polynomial".into()));
+                    return Err(
+                        self.error_at(at, "only a number may divide: this is not a polynomial".into())
+                    );
                 }
                 if number.is_some_and(|v| v.norm_sqr() == 0.0) {
                     return Err(self.error_at(at, "division by zero".into()));

@@ -76,7 +76,7 @@ pub fn monodromy(
     let mut state = Progress { loops: 0, quiet: 0, roots: roots.len() };
     let over = |deadline: Option<Instant>| deadline.is_some_and(|end| Instant::now() >= end);
     while state.quiet < options.quiet && roots.len() < options.most && !over(options.deadline) {
-        let corners = [random_parameters(system, options, &mut random), random_parameters(system, options, &mut random)];
+        let corners = [draw(system, options, &mut random), draw(system, options, &mut random)];
         let legs = [(&base, &corners[0]), (&corners[0], &corners[1]), (&corners[1], &base)];
         let mut carried = roots.clone();
         for (from, to) in legs {
@@ -93,16 +93,21 @@ pub fn monodromy(
     Ok(StartSet { parameters: base, roots })
 }
 
-/// The ends of those that arrive.
+/// The ends of those that arrive, at once or with more care.
 fn carry(
     compiled: &Compiled,
     settings: Settings,
     path: &Path,
-    roots: &[Vec<Complex<f64>>],
+    starts: &[Vec<Complex<f64>>],
     deadline: Option<Instant>,
 ) -> Vec<Vec<Complex<f64>>> {
-    let ends = follow(compiled, settings, roots.len(), |k| (path, roots[k].as_slice()), deadline);
-    ends.into_iter().filter(|r| r.ok()).map(|r| r.point).collect()
+    let ends = follow(compiled, settings, starts.len(), |k| (path, starts[k].as_slice()), deadline);
+    let mut roots: Vec<_> = ends.iter().filter(|r| r.ok()).map(|r| r.point.clone()).collect();
+    let lost: Vec<usize> = (0..ends.len()).filter(|&k| !ends[k].ok()).collect();
+    let job = |k: usize| (path, starts[lost[k]].as_slice());
+    let again = follow(compiled, settings.tighter(50.0), lost.len(), job, deadline);
+    roots.extend(again.into_iter().filter(|r| r.ok()).map(|r| r.point));
+    roots
 }
 
 /// A complex number with normal parts and mean square 1.
@@ -112,9 +117,14 @@ fn normal(random: &mut Pcg64Mcg) -> Complex<f64> {
     Complex::new(radius * libm::cos(angle), radius * libm::sin(angle))
 }
 
-fn random_parameters(system: &System, options: &Options, random: &mut Pcg64Mcg) -> Vec<Complex<f64>> {
+fn draw(system: &System, options: &Options, random: &mut Pcg64Mcg) -> Vec<Complex<f64>> {
     let scale = |k: usize| options.scales.get(k).copied().unwrap_or(1.0);
     (0..system.parameters.len()).map(|k| normal(random) * scale(k)).collect()
+}
+
+/// Random parameters of the seed.
+pub fn random_parameters(system: &System, options: &Options) -> Vec<Complex<f64>> {
+    draw(system, options, &mut Pcg64Mcg::seed_from_u64(options.seed))
 }
 
 /// Random parameters and a first root of them.
@@ -133,13 +143,13 @@ fn seed(
             },
             None => {
                 let begin = (0..system.unknowns.len()).map(|_| normal(random)).collect();
-                match join(system, begin, random_parameters(system, options, random)) {
+                match join(system, begin, draw(system, options, random)) {
                     Some(pair) => pair,
                     None => continue,
                 }
             }
         };
-        let base = random_parameters(system, options, random);
+        let base = draw(system, options, random);
         let path = compiled.path(&parameters, &base);
         let settings = Settings::default().tighter(10.0);
         let ends = follow(compiled, settings, 1, |_| (&path, root.as_slice()), options.deadline);
@@ -208,7 +218,7 @@ pub fn trace_test(
     let mut random = Pcg64Mcg::seed_from_u64(options.seed ^ 0x7ace);
     let settings = Settings::default().tighter(10.0);
     // Parameters of the curve: a, b, l, c, g.
-    let direction = random_parameters(system, options, &mut random);
+    let direction = draw(system, options, &mut random);
     let fixed = [start.parameters.clone(), direction].concat();
     let cut = |random: &mut Pcg64Mcg| -> Vec<Complex<f64>> { (0..n + 2).map(|_| normal(random)).collect() };
     let with = |rest: Vec<Complex<f64>>| [fixed.clone(), rest].concat();
@@ -230,7 +240,8 @@ pub fn trace_test(
         if options.deadline.is_some_and(|end| Instant::now() >= end) {
             return None;
         }
-        let corners = [with(base.clone()), with(cut(&mut random)), with(cut(&mut random)), with(base.clone())];
+        let corners =
+            [with(base.clone()), with(cut(&mut random)), with(cut(&mut random)), with(base.clone())];
         let mut carried = points.clone();
         for pair in corners.windows(2) {
             let path = compiled.path(&pair[0], &pair[1]);
@@ -327,7 +338,8 @@ mod tests {
         (system, start)
     }
 
-    const CUBIC: &str = "unknowns: [x, y]\nparameters: [a, b, c, d]\nequations: [x^3 + a*x*y + b, y^2 + c*x + d]\n";
+    const CUBIC: &str =
+        "unknowns: [x, y]\nparameters: [a, b, c, d]\nequations: [x^3 + a*x*y + b, y^2 + c*x + d]\n";
 
     #[test]
     fn all_roots_are_found_whatever_the_seed_and_the_trace_says_so() {

@@ -134,7 +134,8 @@ fn nest(graph: &mut Graph, terms: Vec<(Monomial, Id)>) -> Id {
             graph.add(sum, term)
         });
     }
-    let (with, without): (Vec<_>, Vec<_>) = terms.into_iter().partition(|(m, _)| m.iter().any(|f| f.0 == symbol));
+    let (with, without): (Vec<_>, Vec<_>) =
+        terms.into_iter().partition(|(m, _)| m.iter().any(|f| f.0 == symbol));
     let lowered = with.into_iter().map(|(mut monomial, coefficient)| {
         monomial.iter_mut().filter(|f| f.0 == symbol).for_each(|f| f.1 -= 1);
         monomial.retain(|f| f.1 > 0);

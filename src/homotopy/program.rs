@@ -273,7 +273,8 @@ impl Compiled {
             graph.nodes()[i].operands().for_each(|o| used[o.index()] = true);
         }
         let is_coefficient = |i: usize| used[i] && of_parameters[i] && !of_unknowns[i];
-        let coefficient_ids: Vec<usize> = (0..graph.len()).filter(|&i| needed[i] && is_coefficient(i)).collect();
+        let coefficient_ids: Vec<usize> =
+            (0..graph.len()).filter(|&i| needed[i] && is_coefficient(i)).collect();
         let c = coefficient_ids.len();
         // Parameters to coefficients: parameter k is symbol k.
         let mut parameter_graph = Graph::default();
@@ -296,7 +297,9 @@ impl Compiled {
             coefficient_ids.iter().zip(0..).map(|(i, k)| (*i, 2 * n as u32 + k)).collect();
         let mut inner = Graph::default();
         let wanted: Vec<bool> = (0..graph.len())
-            .map(|i| needed[i] && (of_unknowns[i] || number.contains_key(&i) || (used[i] && !of_parameters[i])))
+            .map(|i| {
+                needed[i] && (of_unknowns[i] || number.contains_key(&i) || (used[i] && !of_parameters[i]))
+            })
             .collect();
         let moved = copy_with(&graph, &mut inner, &wanted, |i, node| match (number.get(&i), node) {
             (Some(s), _) => Some(*s),
@@ -385,7 +388,8 @@ fn copy_with(
             (Some(s), ..) => to.symbol(s),
             (None, _, Some(value)) => to.constant(value),
             (None, _, None) => {
-                let operands: Vec<Id> = node.operands().filter_map(|o| moved.get(&o.index()).copied()).collect();
+                let operands: Vec<Id> =
+                    node.operands().filter_map(|o| moved.get(&o.index()).copied()).collect();
                 match (node, operands.as_slice()) {
                     (Node::Add(..), [a, b]) => to.add(*a, *b),
                     (Node::Sub(..), [a, b]) => to.sub(*a, *b),

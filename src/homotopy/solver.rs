@@ -14,7 +14,9 @@ use std::time::Instant;
 pub const SAME: f64 = 1e-6;
 /// A root is polished when its equations are this small relative to their terms.
 const RESIDUAL: f64 = 1e-10;
-/// A root is known to this, or it is singular.
+/// A root is known to this after polishing; Newton's method comes to a double root too slowly.
+const SHARP: f64 = 1e-10;
+/// Or to this, if rounding stopped it at once.
 const ERROR: f64 = 1e-7;
 /// Polishing that moves a root further than this has left it.
 const MOVED: f64 = 1e-3;
@@ -114,7 +116,8 @@ impl Solver {
     /// status `budget`.
     pub fn solve(&self, targets: &[Vec<Complex<f64>>], deadline: Option<Instant>) -> Vec<Solution> {
         let count = self.start.roots.len();
-        let finite = |p: &[Complex<f64>]| p.len() == self.compiled.parameters && p.iter().all(|v| v.is_finite());
+        let finite =
+            |p: &[Complex<f64>]| p.len() == self.compiled.parameters && p.iter().all(|v| v.is_finite());
         let valid: Vec<usize> = (0..targets.len()).filter(|&i| finite(&targets[i])).collect();
         let paths: Vec<Path> =
             valid.iter().map(|&i| self.compiled.path(&self.start.parameters, &targets[i])).collect();
@@ -172,7 +175,8 @@ impl Solver {
     fn detour(&self, target: &[Complex<f64>], turn: u32, solution: &mut Solution, deadline: Option<Instant>) {
         let sign = if turn % 2 == 0 { 1.0 } else { -1.0 };
         let by = Complex::new(0.5, sign * (0.6 + 0.3 * f64::from(turn)));
-        let middle: Vec<_> = self.start.parameters.iter().zip(target).map(|(a, b)| a + (b - a) * by).collect();
+        let middle: Vec<_> =
+            self.start.parameters.iter().zip(target).map(|(a, b)| a + (b - a) * by).collect();
         let settings = self.settings.tighter(20.0);
         let first = self.compiled.path(&self.start.parameters, &middle);
         let second = self.compiled.path(&middle, target);
@@ -256,7 +260,11 @@ impl<'a> Distinct<'a> {
     /// Bits in the order of the numbers.
     fn ordered(key: f64) -> u64 {
         let bits = key.to_bits();
-        if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+        if bits >> 63 == 1 {
+            !bits
+        } else {
+            bits | 1 << 63
+        }
     }
 
     /// Which root it is, in the order in which they were inserted.
@@ -330,7 +338,7 @@ fn finish<'p>(
         let points: Vec<_> = group.iter().map(|e| (job(e.id).0, e.point.as_slice())).collect();
         for (end, polished) in group.iter().zip(tracker.polish(&points)) {
             let regular = polished.residual < RESIDUAL
-                && polished.error < ERROR
+                && (polished.error < SHARP || polished.error < ERROR && polished.moved < 20.0 * polished.error)
                 && polished.moved < MOVED
                 && polished.condition < CONDITION;
             roots.push(match regular {

@@ -94,7 +94,8 @@ impl StartSet {
         let mut double = || Ok(f64::from_le_bytes(take(&mut rest)?));
         let parameters = (0..p).map(|_| Ok(Complex::new(double()?, double()?))).collect::<Result<_, _>>()?;
         let mut single = || Ok(f64::from(f32::from_le_bytes(take(&mut rest)?)));
-        let mut root = || (0..n).map(|_| Ok(Complex::new(single()?, single()?))).collect::<Result<Vec<_>, _>>();
+        let mut root =
+            || (0..n).map(|_| Ok(Complex::new(single()?, single()?))).collect::<Result<Vec<_>, _>>();
         let roots = (0..roots).map(|_| root()).collect::<Result<_, StartError>>()?;
         Self { parameters, roots }.checked(system)
     }

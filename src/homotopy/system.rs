@@ -268,7 +268,17 @@ impl System {
         let (unknowns, degrees) = (self.unknowns.clone(), self.degrees.clone());
         // Symmetries of the numbers at hand are not symmetries of the family.
         let (name, about, symmetries) = (self.name.clone(), self.about.clone(), Vec::new());
-        Some(Self { name, about, unknowns, parameters, graph, equations, degrees, values: Some(values), symmetries })
+        Some(Self {
+            name,
+            about,
+            unknowns,
+            parameters,
+            graph,
+            equations,
+            degrees,
+            values: Some(values),
+            symmetries,
+        })
     }
 
     /// `a (x_i^d_i - 1) + b f_i` with the parameters `a` and `b`, where `f` are the equations of this
@@ -285,7 +295,9 @@ impl System {
         });
         let plain: Vec<Id> = self.equations.iter().map(|id| copies[id.index()]).collect();
         let sizes: Vec<f64> = match Polynomial::expand(&graph, &plain, MAX_TERMS) {
-            Some(all) => all.iter().map(|p| p.terms().map(|t| t.1.norm_sqr().sqrt()).fold(0.0, f64::max)).collect(),
+            Some(all) => {
+                all.iter().map(|p| p.terms().map(|t| t.1.norm_sqr().sqrt()).fold(0.0, f64::max)).collect()
+            }
             None => vec![1.0; plain.len()],
         };
         let (a, b) = (symbols[n as usize], symbols[n as usize + 1]);
@@ -459,7 +471,8 @@ fn degree_bounds(graph: &Graph, which: &dyn Fn(u32) -> bool) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    const CIRCLE: &str = "unknowns: [x, y]\nparameters: [a, b]\nequations:\n  - x^2 + y^2 = 1\n  - a*x + b*y\n";
+    const CIRCLE: &str =
+        "unknowns: [x, y]\nparameters: [a, b]\nequations:\n  - x^2 + y^2 = 1\n  - a*x + b*y\n";
 
     #[test]
     fn a_form_becomes_a_system() {
@@ -475,13 +488,15 @@ mod tests {
 
     #[test]
     fn degrees_are_those_after_cancellation() {
-        let system = System::from_yaml("unknowns: [x]\nequations: ['(x^2 + 1)^2 - x^4 + x']\n").expect("a system");
+        let system =
+            System::from_yaml("unknowns: [x]\nequations: ['(x^2 + 1)^2 - x^4 + x']\n").expect("a system");
         assert_eq!(system.degrees, [2]);
     }
 
     #[test]
     fn a_system_without_parameters_becomes_its_family() {
-        let system = System::from_yaml("unknowns: [x]\nequations: [(x - 2)*(x + 3)*x + 5]\n").expect("a system");
+        let system =
+            System::from_yaml("unknowns: [x]\nequations: [(x - 2)*(x + 3)*x + 5]\n").expect("a system");
         let family = system.free_coefficients().expect("a family");
         let values = family.values.clone().expect("the numbers");
         assert_eq!(values.len(), 4, "x^3, x^2, x, 1");
@@ -495,13 +510,19 @@ mod tests {
         for (text, what) in [
             ("unknowns: [x, y]\nequations: [x + y]\n", "not square: 1 equations, 2 unknowns"),
             ("unknowns: []\nequations: []\n", "not square: 0 equations, 0 unknowns"),
-            ("unknowns: [x]\nequations:\n  - x + 2*u\n", "line 3, column 11 (equation 1): unknown symbol `u`"),
+            (
+                "unknowns: [x]\nequations:\n  - x + 2*u\n",
+                "line 3, column 11 (equation 1): unknown symbol `u`",
+            ),
             ("unknowns: [x, x]\nequations: [x, x]\n", "`x` is not a name, or is given twice"),
             ("unknowns: [1x]\nequations: [x]\n", "`1x` is not a name"),
             ("unknowns: [x]\nequations: [x^64]\n", "degree in the unknowns: 64, the limit is 40"),
             ("unknowns: [x]\nparameters: [a]\nequations: [a^2 + 1]\n", "equation 1 has no unknown in it"),
             ("unknowns: [x]\nequations: [x]\nvalues: {a: 1}\n", "values: a: no such name"),
-            ("unknowns: [x]\nparameters: [a, b]\nequations: [a*x+b]\nvalues: {a: 1}\n", "no value for parameter `b`"),
+            (
+                "unknowns: [x]\nparameters: [a, b]\nequations: [a*x+b]\nvalues: {a: 1}\n",
+                "no value for parameter `b`",
+            ),
             ("unknowns: [x]\nparameters: [a1..a9999]\nequations: [x]\n", "names in a range: 9998"),
             ("unknowns: [x1..x65]\nequations: [x1]\n", "unknowns: 65, the limit is 64"),
             ("unknowns: x\nequations: [x]\n", "cannot be read"),

@@ -25,7 +25,7 @@ pub struct Settings {
     pub max_steps: u32,
     /// Length of a step in `t` below which a track is given up.
     pub min_step: f64,
-    /// A coordinate larger than this is at infinity.
+    /// A coordinate larger than this is at infinity; many that are smaller come back.
     pub infinity: f64,
     /// Closer to the end than this, a track that cannot step there ends in a singular root.
     pub end_zone: f64,
@@ -34,12 +34,12 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            tolerance: 1e-4,
+            tolerance: 1e-3,
             contraction: 0.02,
             max_steps: 2000,
-            min_step: 1e-12,
-            infinity: 1e9,
-            end_zone: 1e-8,
+            min_step: 1e-14,
+            infinity: 1e30,
+            end_zone: 1e-12,
         }
     }
 }
@@ -195,7 +195,13 @@ impl<'a> Tracker<'a> {
             let t = lane.times[0];
             // Not a tiny step at the end.
             let reaches = t + 1.01 * lane.step >= 1.0;
-            lane.target = if lane.known == 0 { 0.0 } else if reaches { 1.0 } else { t + lane.step };
+            lane.target = if lane.known == 0 {
+                0.0
+            } else if reaches {
+                1.0
+            } else {
+                t + lane.step
+            };
             step.t[l] = lane.target;
             hermite(&lane.times[..lane.known], lane.target, |h, weights| {
                 let [point, speed, change, acceleration] = weights;
@@ -243,7 +249,7 @@ impl<'a> Tracker<'a> {
                 return Some(TrackStatus::Budget);
             }
             let wanted = if error.is_finite() { lane.length(error, made) } else { 0.0 };
-            lane.step = wanted.clamp(0.1 * made, 0.5 * made);
+            lane.step = bounded(wanted, 0.1 * made, 0.5 * made);
             if lane.step < settings.min_step {
                 let near = 1.0 - lane.times[0] < 1e-4;
                 return Some(if near { TrackStatus::Singular } else { TrackStatus::MinStep });
@@ -253,20 +259,22 @@ impl<'a> Tracker<'a> {
         let left = 1.0 - lane.target;
         let wanted = lane.length(error, made);
         let full = lane.known == HISTORY;
-        lane.times = [lane.target, lane.times[0], lane.times[1]];
+        lane.times.rotate_right(1);
+        lane.times[0] = lane.target;
         lane.known = (lane.known + 1).min(HISTORY);
         if left <= 0.0 {
             return Some(TrackStatus::Ok);
         }
         // The order goes up while the history fills; what the error will be is not known then.
-        lane.step = if full { wanted.clamp(0.1 * made, 2.0 * made) } else { wanted.clamp(made, 4.0 * made) };
-        lane.growing = if left < 0.05 && growth > 0.05 && found.size[l] > 1e4 { lane.growing + 1 } else { 0 };
+        lane.step =
+            if full { bounded(wanted, 0.1 * made, 2.0 * made) } else { bounded(wanted, made, 4.0 * made) };
+        let grows = left < 1e3 * settings.end_zone && growth > GROWTH && found.size[l] > 1e4;
+        lane.growing = if grows { lane.growing + 1 } else { 0 };
         if found.size[l] > settings.infinity || lane.growing > 4 {
             return Some(TrackStatus::Diverged);
         }
         if left < settings.end_zone && lane.step < left {
-            let grows = growth > 0.05;
-            return Some(if grows { TrackStatus::Diverged } else { TrackStatus::Singular });
+            return Some(if growth > GROWTH { TrackStatus::Diverged } else { TrackStatus::Singular });
         }
         if lane.steps >= settings.max_steps {
             return Some(TrackStatus::Budget);
@@ -307,7 +315,7 @@ impl<'a> Tracker<'a> {
                 if !(quality.correction[l] < error[l]) {
                     continue;
                 }
-                let point = if quality.correction[l] > ROUNDING { self.point(l) } else { before };
+                let point = if quality.correction[l] > STILL { self.point(l) } else { before };
                 error[l] = quality.correction[l];
                 moved[l] += quality.correction[l];
                 let (residual, condition) = (quality.residual[l], quality.condition[l]);
@@ -329,10 +337,23 @@ impl<'a> Tracker<'a> {
     }
 }
 
-/// Corrections of this size are rounding errors.
-const ROUNDING: f64 = 1e-11;
+/// A correction of this size may be rounding errors, which do not contract.
+const ROUNDING: f64 = 1e-8;
+/// A polished root moves by less.
+const STILL: f64 = 1e-13;
+/// A coordinate that grows as `(1 - t)` to the power of minus this, or faster, goes to infinity.
+const GROWTH: f64 = 0.05;
 /// Length of the first step.
 const FIRST_STEP: f64 = 1e-3;
+
+/// Within bounds; what is not a number is the lower one.
+fn bounded(value: f64, low: f64, high: f64) -> f64 {
+    if value > low {
+        value.min(high)
+    } else {
+        low
+    }
+}
 
 impl Lane {
     /// The length at which the error would be 0.5 if a step of length `made` had `error`.
@@ -390,7 +411,12 @@ mod tests {
         assert!((value - f(0.7)).abs() < 1e-10 && (rate - d(0.7)).abs() < 1e-9, "{value} {rate}");
     }
 
-    fn follow(yaml: &str, from: &[Complex<f64>], to: &[Complex<f64>], starts: &[&[Complex<f64>]]) -> Vec<End> {
+    fn follow(
+        yaml: &str,
+        from: &[Complex<f64>],
+        to: &[Complex<f64>],
+        starts: &[&[Complex<f64>]],
+    ) -> Vec<End> {
         let compiled = Compiled::new(&System::from_yaml(yaml).expect("a system"));
         let path = compiled.path(from, to);
         let mut jobs = starts.iter().enumerate().map(|(id, start)| Assignment { id, path: &path, start });
@@ -431,8 +457,9 @@ mod tests {
 
     #[test]
     fn a_track_does_not_depend_on_those_beside_it() {
-        let starts: Vec<Vec<Complex<f64>>> =
-            (0..7).map(|k| vec![Complex::from_polar(1.0, std::f64::consts::TAU * f64::from(k) / 7.0)]).collect();
+        let starts: Vec<Vec<Complex<f64>>> = (0..7)
+            .map(|k| vec![Complex::from_polar(1.0, std::f64::consts::TAU * f64::from(k) / 7.0)])
+            .collect();
         let starts: Vec<&[Complex<f64>]> = starts.iter().map(Vec::as_slice).collect();
         let yaml = "unknowns: [x]\nparameters: [a, b]\nequations: [x^7 - a + b*x^3]\n";
         let (from, to) = ([c(1.0, 0.0), c(0.0, 0.0)], [c(0.3, -2.0), c(1.5, 0.5)]);

@@ -3,7 +3,7 @@
 use super::say;
 use anyhow::{bail, Context};
 use clap::{Args, Subcommand};
-use flashreg::homotopy::monodromy::{monodromy, trace_test, Options, Progress, STRAIGHT};
+use flashreg::homotopy::monodromy::{monodromy, random_parameters, trace_test, Options, Progress, STRAIGHT};
 use flashreg::homotopy::problems::{all, find, Problem};
 use flashreg::homotopy::recall::{recall, Recall};
 use flashreg::homotopy::{numbers, Settings, Solution, Solver, StartSet, System};
@@ -78,6 +78,12 @@ struct Bench {
     json: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Way {
+    Degrees,
+    Monodromy,
+}
+
 #[derive(Args)]
 struct Start {
     /// A form (FILE.yaml), or a problem of the library
@@ -88,6 +94,11 @@ struct Start {
     /// Decides everything that is random
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How: by the degrees of the equations at random parameters, which finds all regular roots, or
+    /// by monodromy, which finds those that loops connect with the first one [default: monodromy for
+    /// problems of the library and for many paths]
+    #[arg(long)]
+    by: Option<Way>,
     /// Loops in a row without a new root after which it stops
     #[arg(long, default_value_t = 10)]
     quiet: usize,
@@ -134,7 +145,9 @@ impl Solve {
         let drawn = || problem.as_ref().and_then(|p| p.instance(self.seed)).map(|i| i.parameters);
         let target = match &self.target {
             Some(path) => read(path)?,
-            None => system.values.clone().or_else(drawn).context("no target: --target, or values in the form")?,
+            None => {
+                system.values.clone().or_else(drawn).context("no target: --target, or values in the form")?
+            }
         };
         if target.len() != system.size().1 {
             bail!("{} parameters in the target, the system has {}", target.len(), system.size().1);
@@ -179,7 +192,8 @@ impl Solve {
     ) -> anyhow::Result<(System, StartSet, Vec<Complex<f64>>)> {
         if let Some(problem) = problem {
             let (system, start) = problem.prepared(self.seed)?;
-            let target = if problem.start.is_some() { target } else { system.values.clone().unwrap_or_default() };
+            let target =
+                if problem.start.is_some() { target } else { system.values.clone().unwrap_or_default() };
             return Ok((system, start, target));
         }
         let family = if system.parameters.is_empty() { system.free_coefficients() } else { None };
@@ -216,7 +230,8 @@ impl Solve {
         }
         for root in solution.found() {
             for image in system.orbit(&root.point) {
-                let text: Vec<String> = image.iter().map(|v| format!("{:.10} {:+.10}i", v.re, v.im)).collect();
+                let text: Vec<String> =
+                    image.iter().map(|v| format!("{:.10} {:+.10}i", v.re, v.im)).collect();
                 say(format!("{}   residual {:.1e}", text.join("   "), root.residual));
             }
         }
@@ -236,8 +251,19 @@ impl Bench {
             }
         };
         if !self.json {
-            say(format!("{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>10}  not ok",
-                "problem", "inst.", "found/expected", "%", "true found", "pose", "wrong", "silent", "steps", "ms"));
+            say(format!(
+                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>10}  not ok",
+                "problem",
+                "inst.",
+                "found/expected",
+                "%",
+                "true found",
+                "pose",
+                "wrong",
+                "silent",
+                "steps",
+                "ms"
+            ));
         }
         let mut rows = Vec::new();
         for problem in problems {
@@ -260,9 +286,19 @@ fn line(row: &Recall) -> String {
     let of = |a: usize, b: usize| format!("{a}/{b}");
     let others = row.counts.iter().filter(|(name, n)| **name != "ok" && **n > 0);
     let others: Vec<String> = others.map(|(name, n)| format!("{n} {name}")).collect();
-    format!("{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>10.4}  {}",
-        row.problem, row.instances, of(row.found, row.expected), of(row.true_found, row.truths),
-        of(row.poses_right, row.poses), row.wrong, row.silent, row.steps, row.ms, others.join(", "))
+    format!(
+        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>10.4}  {}",
+        row.problem,
+        row.instances,
+        of(row.found, row.expected),
+        of(row.true_found, row.truths),
+        of(row.poses_right, row.poses),
+        row.wrong,
+        row.silent,
+        row.steps,
+        row.ms,
+        others.join(", ")
+    )
 }
 
 /// Runs something that takes a while under a line that says how far it is.
@@ -283,7 +319,8 @@ impl Start {
     fn run(self) -> anyhow::Result<()> {
         let (mut system, problem) = load(&self.system)?;
         if system.parameters.is_empty() {
-            system = system.free_coefficients().context("no parameters, and too many terms to make them so")?;
+            system =
+                system.free_coefficients().context("no parameters, and too many terms to make them so")?;
         }
         let deadline = Some(Instant::now() + Duration::from_secs(self.seconds));
         let mut options = Options { seed: self.seed, quiet: self.quiet, deadline, ..Options::default() };
@@ -292,10 +329,21 @@ impl Start {
             options.known = problem.instance(self.seed).map(|i| (i.near, i.parameters));
         }
         let begin = Instant::now();
-        let start = with_bar("monodromy", |show| monodromy(&system, &options, show))?.checked(&system)?;
+        let few = problem.is_none() && system.bezout() <= FEW_PATHS;
+        let way = self.by.unwrap_or(if few { Way::Degrees } else { Way::Monodromy });
+        let start = match way {
+            Way::Degrees => by_degrees(&system, &options)?,
+            Way::Monodromy => with_bar("monodromy", |show| monodromy(&system, &options, show))?,
+        };
+        let start = start.checked(&system)?;
         let took = begin.elapsed();
-        say(format!("{}: {} roots up to symmetry, seed {}, {took:.1?}", system.name, start.roots.len(), self.seed));
-        if !self.no_trace {
+        say(format!(
+            "{}: {} roots up to symmetry, seed {}, {took:.1?}",
+            system.name,
+            start.roots.len(),
+            self.seed
+        ));
+        if way == Way::Monodromy && !self.no_trace {
             let all: usize = start.roots.iter().map(|r| system.orbit(r).len()).sum();
             match with_bar("trace test", |show| trace_test(&system, &start, &options, show)) {
                 Some(t) if t.bend < STRAIGHT && t.roots == all => {
@@ -303,7 +351,9 @@ impl Start {
                 }
                 Some(t) => {
                     let (bend, roots) = (t.bend, t.roots);
-                    bail!("the trace test fails: bend {bend:.1e}, {roots} roots on the curve, {all} in the set");
+                    bail!(
+                        "the trace test fails: bend {bend:.1e}, {roots} roots on the curve, {all} in the set"
+                    );
                 }
                 None => say("the trace test could not be made: points were lost, or time ran out"),
             }
@@ -321,14 +371,29 @@ fn scales(problem: &Problem) -> Vec<f64> {
     const DRAWN: u64 = 30;
     let drawn: Vec<_> = (0..DRAWN).filter_map(|seed| problem.instance(seed)).collect();
     let Some(count) = drawn.first().map(|i| i.parameters.len()) else { return Vec::new() };
-    let square = |k: usize| drawn.iter().map(|i| i.parameters[k].norm_sqr()).sum::<f64>() / drawn.len() as f64;
+    let square =
+        |k: usize| drawn.iter().map(|i| i.parameters[k].norm_sqr()).sum::<f64>() / drawn.len() as f64;
     let sizes: Vec<f64> = (0..count).map(|k| square(k).sqrt()).collect();
     let most = sizes.iter().copied().fold(0.0, f64::max);
     sizes.into_iter().map(|s| s.max(0.01 * most)).collect()
 }
 
+/// All regular roots of random parameters, from the start that the degrees give.
+fn by_degrees(system: &System, options: &Options) -> anyhow::Result<StartSet> {
+    let parameters = random_parameters(system, options);
+    let (blend, start) = StartSet::total_degree(system, &parameters, options.seed)?;
+    let target = blend.values.clone().unwrap_or_default();
+    let solver = Solver::new(blend, start, Settings::default());
+    let solution = solver.solve(&[target], options.deadline).remove(0);
+    let roots = solution.found().map(|r| r.point.clone()).collect();
+    Ok(StartSet { parameters, roots })
+}
+
 fn list() -> anyhow::Result<()> {
-    say(format!("{:<26} {:>8} {:>10} {:>8} {:>9}  about", "problem", "unknowns", "parameters", "expected", "start"));
+    say(format!(
+        "{:<26} {:>8} {:>10} {:>8} {:>9}  about",
+        "problem", "unknowns", "parameters", "expected", "start"
+    ));
     for problem in all() {
         let system = problem.system()?;
         let (n, p) = system.size();

@@ -91,7 +91,8 @@ pub(super) fn optimal_p4p(random: &mut Random) -> Option<Instance> {
         let seen = random.seen();
         points.extend((r.transpose() * (seen - t)).iter());
         let around = random.between(-3.2, 3.2);
-        images.extend([seen.x / seen.z + CONE * libm::cos(around), seen.y / seen.z + CONE * libm::sin(around)]);
+        images
+            .extend([seen.x / seen.z + CONE * libm::cos(around), seen.y / seen.z + CONE * libm::sin(around)]);
     }
     let parameters = [points, images, vec![CONE]].concat();
     let pose = Pose { rotation: r, translation: t };

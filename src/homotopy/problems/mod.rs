@@ -71,8 +71,8 @@ vision! {
     "triangulation_3" 27 triangulation::three_views, None;
     "triangulation_4" 120 triangulation::four_views, None;
     "triangulation_2_distorted" 20 triangulation::distorted, None;
-    "trifocal_focal" 167 relative::trifocal_focal, None;
-    "generalized_3view" 583 relative::generalized_3view, None;
+    "trifocal_focal" 668 relative::trifocal_focal, None;
+    "generalized_3view" 584 relative::generalized_3view, None;
 }
 
 /// All problems; of the families among the benchmarks those of the literature.
@@ -121,7 +121,11 @@ impl Problem {
     pub fn pose(&self, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> Option<Pose> {
         let real = |v: &[Complex<f64>]| v.iter().map(|v| v.re).collect::<Vec<f64>>();
         let complex = root.iter().any(|v| v.im.abs() > 1e-6 * (1.0 + v.re.abs()));
-        if complex { None } else { self.recovery?(&real(root), &real(parameters)) }
+        if complex {
+            None
+        } else {
+            self.recovery?(&real(root), &real(parameters))
+        }
     }
 }
 

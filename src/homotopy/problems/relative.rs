@@ -104,7 +104,8 @@ pub(super) fn homography_3pt(random: &mut Random) -> Option<Instance> {
     let images: Vec<Vector3<f64>> = points.iter().map(|p| (h * p).normalize()).collect();
     // The same coordinate of all points together: a, b, g, p, q, r.
     let coordinate = |list: &[Vector3<f64>], k: usize| list.iter().map(|p| p[k]).collect::<Vec<_>>();
-    let lists = (0..3).flat_map(|k| coordinate(&points, k)).chain((0..3).flat_map(|k| coordinate(&images, k)));
+    let lists =
+        (0..3).flat_map(|k| coordinate(&points, k)).chain((0..3).flat_map(|k| coordinate(&images, k)));
     Some(Instance::real(lists.collect(), vec![n.x, n.y, n.z, c, s, d, t.x, t.y], None))
 }
 
