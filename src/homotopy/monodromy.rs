@@ -18,6 +18,9 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::time::Instant;
 
+/// Unknowns and parameters.
+pub type Pair = (Vec<Complex<f64>>, Vec<Complex<f64>>);
+
 /// How a start set is made.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -32,7 +35,7 @@ pub struct Options {
     /// Typical sizes of the parameters; one for all if empty.
     pub scales: Vec<f64>,
     /// Unknowns close to a solution, and the parameters of it.
-    pub known: Option<(Vec<Complex<f64>>, Vec<Complex<f64>>)>,
+    pub known: Option<Pair>,
 }
 
 impl Default for Options {
@@ -162,11 +165,7 @@ fn seed(
 }
 
 /// Newton's method on unknowns and parameters together, each time the shortest correction.
-fn join(
-    system: &System,
-    mut root: Vec<Complex<f64>>,
-    mut parameters: Vec<Complex<f64>>,
-) -> Option<(Vec<Complex<f64>>, Vec<Complex<f64>>)> {
+fn join(system: &System, mut root: Vec<Complex<f64>>, mut parameters: Vec<Complex<f64>>) -> Option<Pair> {
     let (n, p) = system.size();
     let mut graph = system.graph.clone();
     let one = graph.real(1.0);

@@ -189,8 +189,8 @@ impl Program {
                     to
                 }
                 Instruction::Mul { to, a, b } => {
-                    for k in 0..terms {
-                        result[k] = (0..=k).map(|j| at(a, j) * at(b, k - j)).sum();
+                    for (k, sum) in result.iter_mut().enumerate() {
+                        *sum = (0..=k).map(|j| at(a, j) * at(b, k - j)).sum();
                     }
                     to
                 }

@@ -14,10 +14,10 @@ use std::time::Instant;
 pub const SAME: f64 = 1e-6;
 /// A root is polished when its equations are this small relative to their terms.
 const RESIDUAL: f64 = 1e-10;
-/// A root is known to this after polishing; Newton's method comes to a double root too slowly.
-const SHARP: f64 = 1e-10;
-/// Or to this, if rounding stopped it at once.
+/// A root is known to this.
 const ERROR: f64 = 1e-7;
+/// So many slow corrections in a row, from a point beside it, are those of a multiple root.
+const SLOW: u32 = 4;
 /// Polishing that moves a root further than this has left it.
 const MOVED: f64 = 1e-3;
 /// Relative errors of the equations may grow so much in a regular root.
@@ -163,11 +163,24 @@ impl Solver {
                 solutions[i].roots[k] = root;
             }
         }
-        for solution in solutions {
+        for (solution, path) in solutions.iter_mut().zip(paths) {
+            for k in self.duplicates(&solution.roots, true) {
+                if self.is_multiple(path, &solution.roots[k].point) {
+                    solution.roots[k].status = TrackStatus::Singular;
+                }
+            }
             for k in self.duplicates(&solution.roots, false) {
                 solution.roots[k].status = TrackStatus::Duplicate;
             }
         }
+    }
+
+    /// Newton's method comes back to the point from a little beside it, but slowly.
+    fn is_multiple(&self, path: &Path, root: &[Complex<f64>]) -> bool {
+        let beside: Vec<_> =
+            root.iter().zip(1..).map(|(x, i)| x + (x.re.abs() + 0.01) * 1e-5 / f64::from(i)).collect();
+        let polished = Tracker::new(&self.compiled, self.settings).polish(&[(path, &beside)]);
+        polished.iter().all(|p| p.slow >= SLOW)
     }
 
     /// Follows all tracks around the straight way, and puts roots that were missing in the place of
@@ -338,7 +351,7 @@ fn finish<'p>(
         let points: Vec<_> = group.iter().map(|e| (job(e.id).0, e.point.as_slice())).collect();
         for (end, polished) in group.iter().zip(tracker.polish(&points)) {
             let regular = polished.residual < RESIDUAL
-                && (polished.error < SHARP || polished.error < ERROR && polished.moved < 20.0 * polished.error)
+                && polished.error < ERROR
                 && polished.moved < MOVED
                 && polished.condition < CONDITION;
             roots.push(match regular {

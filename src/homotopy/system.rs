@@ -364,11 +364,14 @@ impl System {
     }
 }
 
+/// Coordinates smaller than this count as so large when something is relative to them.
+pub const SMALL: f64 = 1e-8;
+
 /// How far apart two roots are: the largest difference of a coordinate, relative to its size (and
-/// to a hundredth of one, or of the largest coordinate if all are small).
+/// to a hundredth of one, or of the largest coordinate if all are small, never less than 1e-8).
 pub fn distance(a: &[Complex<f64>], b: &[Complex<f64>]) -> f64 {
     let size = a.iter().map(|v| v.norm_sqr()).fold(0.0, f64::max).sqrt();
-    let floor = 0.01 * size.min(1.0);
+    let floor = (0.01 * size.min(1.0)).max(SMALL);
     let terms = a.iter().zip(b).map(|(u, v)| (u - v).norm_sqr().sqrt() / u.norm_sqr().sqrt().max(floor));
     // Not `max`: NaN stays.
     terms.fold(0.0, |most, d| if d > most || d.is_nan() { d } else { most })

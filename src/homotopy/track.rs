@@ -96,6 +96,8 @@ pub struct Polished {
     pub condition: f64,
     /// How far polishing moved it.
     pub moved: f64,
+    /// Corrections that were smaller than the one before, but not much; near a multiple root all are.
+    pub slow: u32,
 }
 
 /// What is known of a track that is under way.
@@ -116,7 +118,7 @@ struct Lane {
     growing: u32,
 }
 
-/// Follows tracks with buffers of its own, [`WIDTH`] side by side.
+/// Follows tracks with buffers of its own, several side by side.
 pub struct Tracker<'a> {
     compiled: &'a Compiled,
     settings: Settings,
@@ -295,7 +297,7 @@ impl<'a> Tracker<'a> {
         growth * (1.0 - self.lanes[l].target)
     }
 
-    /// Polishes up to [`WIDTH`] roots at the ends of their paths.
+    /// Polishes up to four roots, as many as go side by side, at the ends of their paths.
     pub fn polish(&mut self, roots: &[(&Path, &[Complex<f64>])]) -> Vec<Polished> {
         const MOST: usize = 8;
         for l in 0..WIDTH {
@@ -306,20 +308,30 @@ impl<'a> Tracker<'a> {
         }
         let mut error: Reals = [f64::INFINITY; WIDTH];
         let mut moved: Reals = [0.0; WIDTH];
+        let mut slow = [0; WIDTH];
         let mut best: Vec<Option<Polished>> = vec![None; roots.len()];
         for _ in 0..MOST {
             let before: Vec<Vec<Complex<f64>>> = (0..roots.len()).map(|l| self.point(l)).collect();
             let quality = newton(&mut self.work, self.compiled);
             for (l, before) in before.into_iter().enumerate() {
-                // While corrections get smaller the point gets better; a point that stands still is done.
-                if !(quality.correction[l] < error[l]) {
+                // While corrections get smaller the point gets better. They are never NaN.
+                if quality.correction[l] >= error[l] {
                     continue;
                 }
                 let point = if quality.correction[l] > STILL { self.point(l) } else { before };
+                let crawls = quality.correction[l] > (0.3 * error[l]).max(STILL) && error[l] < f64::INFINITY;
+                slow[l] = if crawls { slow[l] + 1 } else { 0 };
                 error[l] = quality.correction[l];
                 moved[l] += quality.correction[l];
                 let (residual, condition) = (quality.residual[l], quality.condition[l]);
-                best[l] = Some(Polished { point, residual, error: error[l], condition, moved: moved[l] });
+                best[l] = Some(Polished {
+                    point,
+                    residual,
+                    error: error[l],
+                    condition,
+                    moved: moved[l],
+                    slow: slow[l],
+                });
             }
         }
         let failed = |l: usize| Polished {
@@ -328,6 +340,7 @@ impl<'a> Tracker<'a> {
             error: f64::INFINITY,
             condition: f64::INFINITY,
             moved: f64::INFINITY,
+            slow: u32::MAX,
         };
         best.into_iter().enumerate().map(|(l, b)| b.unwrap_or_else(|| failed(l))).collect()
     }

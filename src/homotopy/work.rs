@@ -3,6 +3,7 @@
 use super::linear::Matrix;
 use super::pack::{Pack, Reals, WIDTH};
 use super::program::{Compiled, Program};
+use super::system::SMALL;
 use multiversion::multiversion;
 use nalgebra::Complex;
 
@@ -97,8 +98,8 @@ impl Work {
     pub fn accept(&mut self, which: [bool; WIDTH]) {
         let moved = |to: &mut [Pack], from: &[Pack]| {
             for (a, b) in to.iter_mut().zip(from) {
-                for l in 0..WIDTH {
-                    if which[l] {
+                for (l, moves) in which.into_iter().enumerate() {
+                    if moves {
                         a.re[l] = b.re[l];
                         a.im[l] = b.im[l];
                     }
@@ -139,7 +140,7 @@ fn relative(values: &[Pack], point: &[Pack]) -> (Reals, Reals) {
     }
     let mut floor = [0.0; WIDTH];
     for l in 0..WIDTH {
-        floor[l] = 1e-4 * size[l].min(1.0) + f64::MIN_POSITIVE;
+        floor[l] = (1e-4 * size[l].min(1.0)).max(SMALL * SMALL);
     }
     let mut most = [0.0; WIDTH];
     for (v, x) in values.iter().zip(point) {
@@ -252,7 +253,7 @@ pub(super) fn newton(work: &mut Work, compiled: &Compiled) -> Quality {
     }
     let mut floor = [0.0; WIDTH];
     for l in 0..WIDTH {
-        floor[l] = 0.01 * largest[l].sqrt().min(1.0);
+        floor[l] = (0.01 * largest[l].sqrt().min(1.0)).max(SMALL);
     }
     for scale in &mut work.rate_error {
         *scale = Pack::ZERO;

@@ -174,14 +174,17 @@ impl Shutter {
         Self { turn, rate, centre: random.vector(0.5), velocity: random.vector(0.2) }
     }
 
-    /// Where a point is for the row `y` that sees it, and that row; `rotated` is the point turned.
-    fn see(&self, rotated: Vector3<f64>) -> Vector3<f64> {
+    /// Where a point is for the row that sees it, if there is one; `rotated` is the point turned.
+    fn see(&self, rotated: Vector3<f64>) -> Option<Vector3<f64>> {
         let mut seen = rotated + self.centre;
-        for _ in 0..50 {
+        for _ in 0..200 {
             let row = seen.y / seen.z;
             seen = rotated + self.rate.cross(&rotated) * row + self.centre + self.velocity * row;
+            if (seen.y / seen.z - row).abs() < 1e-14 {
+                return (seen.z > 0.1).then_some(seen);
+            }
         }
-        seen
+        None
     }
 }
 
@@ -191,7 +194,7 @@ pub(super) fn rolling_shutter(random: &mut Random) -> Option<Instance> {
     let mut eliminated = DMatrix::zeros(12, 6);
     for i in 0..6 {
         let point = random.seen();
-        let seen = shutter.see(point + shutter.turn.cross(&point));
+        let seen = shutter.see(point + shutter.turn.cross(&point))?;
         let (u, row) = (seen.x / seen.z, seen.y / seen.z);
         // The vectors that stand with each monomial: (I + row [w]) (I + [v]) X.
         let unit = |k: usize| Vector3::ith(k, 1.0);
@@ -228,7 +231,7 @@ pub(super) fn rolling_shutter_1lin(random: &mut Random) -> Option<Instance> {
     let (mut rows, mut images, mut points, mut depths) = (vec![0.0], Vec::new(), Vec::new(), Vec::new());
     for _ in 0..6 {
         let point = rotation.inverse() * random.seen();
-        let seen = shutter.see(rotation * point);
+        let seen = shutter.see(rotation * point)?;
         rows.push(seen.y / seen.z);
         images.extend([seen.x / seen.z, seen.y / seen.z]);
         points.extend(point.iter());
