@@ -1,6 +1,7 @@
 // Every kernel of the registration: one module.
 #include "fog.cu"
 #include "sog.cu"
+#include "bound.cu"
 #include "cliques.cu"
 #include "hypotheses.cu"
 #include "choose.cu"

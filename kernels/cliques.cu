@@ -62,8 +62,8 @@ __device__ inline u32 sum_of_warps(const u32 (&sums)[CLIQUE_WARPS]) {
 }
 
 // Scores of the edges (u, w) and (v, w) together, counted for all candidates.
-__device__ inline void count_candidates(const Memory& m, u32 u, u32 v, u32 count, Clique& c) {
-    const u32 quads = m.frame->words / 2, part = lane_id() % GROUP;
+__device__ inline void count_candidates(const Work& m, u32 u, u32 v, u32 count, Clique& c) {
+    const u32 quads = m.words / 2, part = lane_id() % GROUP;
     const uint4* rows = reinterpret_cast<const uint4*>(m.rows);
     const uint4 *row_u = rows + (u64)u * quads, *row_v = rows + (u64)v * quads;
     for (u32 base = warp_id() * (WARP / GROUP); base < count; base += CLIQUE_THREADS / GROUP) {
@@ -81,9 +81,12 @@ __device__ inline void count_candidates(const Memory& m, u32 u, u32 v, u32 count
     }
 }
 
-// Searches the triples of a pivot.
-__device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pivots, Clique& c) {
-    const u32 lane = lane_id(), warp = warp_id(), words = m.frame->words, per_pivot = m.frame->per_pivot;
+// Searches the triples of edge p of the keys and, behind them, the ties; if it is one of the pivots.
+__device__ inline void search(const Work& m, Totals& totals, u32 p, Clique& c) {
+    const u32 placed = totals.placed, tied = totals.tied, pivots = totals.pivots;
+    const u32 edge = p < placed ? 0 : m.ties[p - placed];
+    const u64 pivot = p < placed ? m.keys[p] : pivot_key(edge >> 16, edge & 0xffffu, totals.threshold);
+    const u32 lane = lane_id(), warp = warp_id(), words = m.words, per_pivot = m.per_pivot;
     const u32 u = pivot_u(pivot), v = pivot_v(pivot);
     const u64 *row_u = m.rows + (u64)u * words, *row_v = m.rows + (u64)v * words;
     const bool whole = totals.listed <= m.room;
@@ -94,8 +97,15 @@ __device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pi
     for (u32 k = u / 64 + threadIdx.x; k < v / 64; k += CLIQUE_THREADS) {
         skipped += __popcll(row_u[k] & bits_above(u, k));
     }
+    if (p < placed) {
 #pragma unroll 8
-    for (u32 i = threadIdx.x; i < pivots; i += CLIQUE_THREADS) better += m.keys[i] > pivot;
+        for (u32 i = threadIdx.x; i < placed; i += CLIQUE_THREADS) better += m.keys[i] > pivot;
+    } else {
+        // All keys are; of the ties those before it.
+        if (threadIdx.x == 0) better = placed;
+#pragma unroll 8
+        for (u32 i = threadIdx.x; i < tied; i += CLIQUE_THREADS) better += m.ties[i] < edge;
+    }
     better = warp_sum(better);
     skipped = warp_sum(skipped);
     if (lane == 0) {
@@ -117,6 +127,7 @@ __device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pi
         __syncthreads();
         if (first == v / 64) {
             better = sum_of_warps(c.better);
+            if (better >= pivots) break;
             place_u += sum_of_warps(c.skipped);
         }
         for (u32 w = 0; w < warp; ++w) {
@@ -175,6 +186,11 @@ __device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pi
         __syncthreads();
     }
 
+    if (better >= pivots) {
+        // What was summed may still be read.
+        __syncthreads();
+        return;
+    }
     if (threadIdx.x == 0) m.pivots[better] = pivot;
     if (warp == 0) {
         const u64 key = lane < per_pivot ? c.best[0][lane] : 0;
@@ -190,14 +206,16 @@ __device__ inline void search(const Memory& m, Totals& totals, u64 pivot, u32 pi
 
 // Puts the pivots in order, best first, and gives slot p * per_pivot + t triple t of pivot p as
 // (u, v, w, score); score zero means none.
-extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS, 6) cliques(const Memory m, const u32 round) {
+extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS, 6) cliques(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     begin(m, round, CLIQUES);
     __shared__ Clique shared;
     Totals& totals = m.totals[round];
-    const u32 wanted = m.frame->pivots[round], per_pivot = m.frame->per_pivot, pivots = totals.pivots;
-    for (u32 p = blockIdx.x; p < wanted; p += gridDim.x) {
-        if (p < pivots) {
-            search(m, totals, m.keys[p], pivots, shared);
+    const u32 wanted = m.pivots_wanted, per_pivot = m.per_pivot;
+    const u32 found = totals.placed + totals.tied;
+    for (u32 p = blockIdx.x; p < wanted || p < found; p += gridDim.x) {
+        if (p < found) {
+            search(m, totals, p, shared);
         } else if (threadIdx.x < per_pivot) {
             m.triples[(u64)p * per_pivot + threadIdx.x] = make_uint4(0, 0, 0, 0);
         }

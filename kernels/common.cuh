@@ -56,11 +56,16 @@ struct Frame {
     float theta2, per_theta2, cut2, reach2;
     // Samples of the chance count.
     u32 samples;
+    // Capacities of the bounded search: voters and edges that a row keeps, edges that it offers as
+    // pivots. Zero: the search is exact.
+    u32 row_capacity, pool_size;
     u32 reserved;
     double theta, min_height;
-    // Mean of some source points and of their products xx yy zz xy xz yz: tells poses apart.
-    double probe_mean[3], probe_square[6];
     Vertical vertical;
+    // Mean of some source points and of their products xx yy zz xy xz yz: tells poses apart.
+    float probe_mean[3], probe_square[6];
+    // Places of a table of cells: a power of two, at most `table` of `Memory`.
+    u32 table;
 };
 
 // Facts of one search.
@@ -71,21 +76,23 @@ struct Totals {
     u32 threshold;
     // Edges above the threshold.
     u32 above;
-    // Edges at the threshold that are pivots.
+    // Edges at the threshold that the last phase has to place; zero if all at it are placed already.
     u32 ties;
-    // Pivots: above + ties.
+    // Pivots.
     u32 pivots;
     // Triples found.
     u32 triples;
     // Hypotheses with an inlier.
     u32 usable;
-    // Pivots written so far.
-    u32 placed;
+    // Keys written so far, and edges at the threshold beside them, more than are wanted.
+    u32 placed, tied;
     // Edges that the list would hold; they are in it if there is room for all.
     u32 listed;
     // Best score of an edge.
     u32 best;
-    u32 reserved;
+    // What the capacities of the bounded search cut off, see `Truncation` of
+    // src/registration/result.rs.
+    u32 cut_rows, cut_voters, cut_edges, cut_pool;
 };
 
 // A pose (rotation row by row, translation, between the centred frames) with its support.
@@ -97,10 +104,10 @@ struct Scored {
     u32 reserved;
 };
 
-// Another pose compared with the best, see `Rival` of src/registration/findings.rs.
+// Another pose compared with the best, see `Comparison` of src/registration/findings.rs.
 struct Rival {
     Scored other;
-    double apart2;
+    u64 apart;
     u32 of_either, only_pose, only_other;
     u32 reserved;
 };
@@ -121,6 +128,8 @@ struct Findings {
     double radius2;
     double spread[3];
     double gain, noise2;
+    // Of influence, under the best pose.
+    double weight;
     u32 mirror_inliers, has_mirror;
     u32 inliers, off_line;
     u32 cells[2];
@@ -151,11 +160,17 @@ struct Memory {
     u32* starts;
     u32* edges;
     u16* scores;
+    // Of the bounded search: edges that are kept, as rows of bits, and their scores in the order of
+    // the list, where `scores` has only those of edges that are offered as pivots.
+    u64* kept;
+    u16* kept_scores;
     // Edges of each score; per row, edges at the threshold.
     u32* histogram;
     u32* at;
-    // Pivots in any order, and best first.
+    // Pivots in any order; edges u << 16 | v that are as good as the last of them, if there is room
+    // for all of these; pivots best first.
     u64* keys;
+    u32* ties;
     u64* pivots;
     // Per triple: corners and score (zero: none); pose in double and single precision; score and
     // inliers.
@@ -175,10 +190,10 @@ struct Memory {
     // some; how many each candidate has.
     float* near;
     u32* gathered;
-    // Tables of cells, source and target; `table` places each (a power of two).
+    // Tables of cells, source and target, one after the other.
     u32* cells;
-    u32 table;
-    u32 reserved;
+    u32 tie_room;
+    u32 unused;
     // Inliers of the best pose as bits.
     u64* mask;
     Findings* findings;
@@ -192,7 +207,29 @@ struct Memory {
     u64* outbox_mask;
 };
 
-static_assert(sizeof(Frame) == 304 && sizeof(Findings) == 1736 && sizeof(Memory) == 288, "sizes of the host");
+static_assert(sizeof(Frame) == 280 && sizeof(Findings) == 1776 && sizeof(Memory) == 312, "sizes of the host");
+
+// The beginning of every kernel. It may be here while the last blocks of the kernel before it are at
+// work: what that wrote is complete after this.
+__device__ inline void arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The memory, and what of `Frame` most kernels need. Made at the beginning of a kernel.
+struct Work : Memory {
+    u32 n, padded, words, pivots_wanted, per_pivot;
+
+    __device__ inline Work(const Memory& m, u32 round) : Memory(m) {
+        arrive();
+        n = frame->n;
+        padded = frame->padded;
+        words = frame->words;
+        pivots_wanted = frame->pivots[round];
+        per_pivot = frame->per_pivot;
+    }
+};
 
 // Notes when a stage begins.
 __device__ inline void begin(const Memory& m, u32 round, Stage stage) {

@@ -11,12 +11,12 @@
 // Jobs of the blocks; candidates follow from RIVALS on, and behind them all blocks count.
 enum Job { MIRROR, LINE, INFORMATION, UNWEIGHTED, RIVALS, COUNTS = RIVALS + MAX_CANDIDATES };
 
-__device__ inline bool is_inlier(const Memory& m, u32 i) { return __ldg(m.mask + i / 64) >> (i % 64) & 1; }
+__device__ inline bool is_inlier(const Work& m, u32 i) { return __ldg(m.mask + i / 64) >> (i % 64) & 1; }
 
 // Gathers the inliers of the best pose.
-__device__ u32 gather_inliers(const Memory& m, Chosen& chosen, float* near) {
+__device__ u32 gather_inliers(const Work& m, Chosen& chosen, float* near) {
     const u32* mask = reinterpret_cast<const u32*>(m.mask);
-    for (u32 w = threadIdx.x; w < m.frame->padded / WARP; w += LANES) chosen.words[w] = mask[w];
+    for (u32 w = threadIdx.x; w < m.padded / WARP; w += LANES) chosen.words[w] = mask[w];
     return gather(m, chosen, near, true);
 }
 
@@ -26,7 +26,7 @@ __device__ inline void source_of(const float* numbers, u64 stride, u32 i, double
 }
 
 // Point under the pose and squared residual.
-__device__ inline double residual(const Memory& m, const double* pose, u32 i, double* p) {
+__device__ inline double residual(const Work& m, const double* pose, u32 i, double* p) {
     double s[3];
     source_of(m.numbers, m.stride, i, s);
     apply(pose, s, p);
@@ -40,48 +40,45 @@ struct Scatter {
     u32 fine;
 };
 
-// Centroid, eigenvalues and axes of gathered points, weighted. A whole block; `out` is shared.
+// Centroid, eigenvalues and axes of gathered points, weighted; the sums are taken about a point. A
+// whole block; `out` is shared.
 template <typename Weight>
 __device__ void scatter(
-    Workbench& bench, const float* points, u64 stride, u32 count, Scatter& out, Weight weight) {
+    Workbench& bench, const float* points, u64 stride, u32 count, const double* about, Scatter& out,
+    Weight weight) {
     double sum[AT_A_TIME], p[3];
 #pragma unroll
     for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
     for (u32 i = threadIdx.x; i < count; i += LANES) {
         source_of(points, stride, i, p);
         const double w = weight(p);
-        sum[0] += w;
-        sum[1] += w * p[0];
-        sum[2] += w * p[1];
-        sum[3] += w * p[2];
-    }
-    block_totals(sum, bench.warps, bench.totals);
-    const double total = bench.totals[0];
-    const bool fine = total > 0.0 && total <= 1.7976931348623157e308;
-    const double c[3] = {bench.totals[1] / total, bench.totals[2] / total, bench.totals[3] / total};
-#pragma unroll
-    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
-    for (u32 i = threadIdx.x; fine && i < count; i += LANES) {
-        source_of(points, stride, i, p);
-        const double w = weight(p);
-        const double d[3] = {p[0] - c[0], p[1] - c[1], p[2] - c[2]};
+        const double d[3] = {p[0] - about[0], p[1] - about[1], p[2] - about[2]};
         const double wd[3] = {w * d[0], w * d[1], w * d[2]};
-        sum[0] += wd[0] * d[0];
-        sum[1] += wd[1] * d[1];
-        sum[2] += wd[2] * d[2];
-        sum[3] += wd[0] * d[1];
-        sum[4] += wd[0] * d[2];
-        sum[5] += wd[1] * d[2];
+        sum[0] += w;
+        sum[1] += wd[0];
+        sum[2] += wd[1];
+        sum[3] += wd[2];
+        sum[4] += wd[0] * d[0];
+        sum[5] += wd[1] * d[1];
+        sum[6] += wd[2] * d[2];
+        sum[7] += wd[0] * d[1];
+        sum[8] += wd[0] * d[2];
+        sum[9] += wd[1] * d[2];
     }
     block_totals(sum, bench.warps, bench.totals);
     if (threadIdx.x == 0) {
-        double second[6], values[3], axes[3][3];
-#pragma unroll
-        for (int k = 0; k < 6; ++k) second[k] = bench.totals[k] / total;
+        const double* s = bench.totals;
+        const double total = s[0];
+        const bool fine = total > 0.0 && total <= 1.7976931348623157e308;
+        const double c[3] = {s[1] / total, s[2] / total, s[3] / total};
+        const double second[6] = {
+            s[4] / total - c[0] * c[0], s[5] / total - c[1] * c[1], s[6] / total - c[2] * c[2],
+            s[7] / total - c[0] * c[1], s[8] / total - c[0] * c[2], s[9] / total - c[1] * c[2]};
+        double values[3], axes[3][3];
         if (fine) symmetric_eigen(second, values, axes);
 #pragma unroll
         for (int k = 0; k < 3; ++k) {
-            out.centre[k] = c[k];
+            out.centre[k] = about[k] + c[k];
             out.values[k] = fine ? values[k] : 0.0;
 #pragma unroll
             for (int j = 0; j < 3; ++j) out.axes[k][j] = fine ? axes[k][j] : 0.0;
@@ -91,17 +88,24 @@ __device__ void scatter(
     __syncthreads();
 }
 
+// The scatter of the gathered inliers.
+__device__ void scatter_inliers(Workbench& bench, const float* points, u64 stride, u32 count, Scatter& out) {
+    double about[3] = {0.0, 0.0, 0.0};
+    if (count > 0) source_of(points, stride, 0, about);
+    scatter(bench, points, stride, count, about, out, [](const double*) { return 1.0; });
+}
+
 __device__ inline double beside(const double* p, const double* centre, const double* axis, double per_theta2) {
     const double d[3] = {p[0] - centre[0], p[1] - centre[1], p[2] - centre[2]};
     const double along = (d[0] * axis[0] + d[1] * axis[1]) + d[2] * axis[2];
     return (((d[0] * d[0] + d[1] * d[1]) + d[2] * d[2]) - along * along) * per_theta2;
 }
 
-__device__ void mirror_job(const Memory& m, Workbench& bench, Chosen& chosen, Scatter& of, float* near) {
+__device__ void mirror_job(const Work& m, Workbench& bench, Chosen& chosen, Scatter& of, float* near) {
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
     const u32 count = gather_inliers(m, chosen, near);
-    scatter(bench, near, m.stride, count, of, [](const double*) { return 1.0; });
+    scatter_inliers(bench, near, m.stride, count, of);
     if (threadIdx.x < 3) findings.spread[threadIdx.x] = fmax(of.values[threadIdx.x], 0.0);
     if (threadIdx.x == 0) {
         const double *pose = findings.best.pose, *n = of.axes[2], *c = of.centre;
@@ -118,7 +122,7 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Chosen& chosen, Sc
     __syncthreads();
     if (!of.fine) return;
     const u32 reached = gather_near(m, bench, chosen, near, true);
-    if (!refine(m, bench, near, reached, COARSE, FEW_ITERATIONS)) return;
+    if (!refine(m, bench, near, reached, COARSE, FEW_ITERATIONS, HOPELESS * findings.weight)) return;
     double pose[12], mirror[12], sum[AT_A_TIME], p[3];
 #pragma unroll
     for (int k = 0; k < 12; ++k) {
@@ -130,7 +134,7 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Chosen& chosen, Sc
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
     u32 inliers = 0;
 #pragma unroll 4
-    for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
+    for (u32 i = threadIdx.x; i < m.n; i += LANES) {
         const double of_mirror = fmin(residual(m, mirror, i, p) * per_theta2, 1.0);
         const double of_pose = fmin(residual(m, pose, i, p) * per_theta2, 1.0);
         inliers += of_mirror < 1.0;
@@ -148,7 +152,7 @@ __device__ void mirror_job(const Memory& m, Workbench& bench, Chosen& chosen, Sc
     }
 }
 
-__device__ void line_job(const Memory& m, Workbench& bench, Chosen& chosen, Scatter& of, float* near) {
+__device__ void line_job(const Work& m, Workbench& bench, Chosen& chosen, Scatter& of, float* near) {
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
     if (frame.has_vertical) {
@@ -157,7 +161,7 @@ __device__ void line_job(const Memory& m, Workbench& bench, Chosen& chosen, Scat
     }
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
     const u32 count = gather_inliers(m, chosen, near);
-    scatter(bench, near, m.stride, count, of, [](const double*) { return 1.0; });
+    scatter_inliers(bench, near, m.stride, count, of);
     double centre[3], axis[3];
     for (int line = 0; line <= LINES; ++line) {
         if (!of.fine) return;
@@ -167,7 +171,7 @@ __device__ void line_job(const Memory& m, Workbench& bench, Chosen& chosen, Scat
             axis[k] = of.axes[0][k];
         }
         if (line == LINES) break;
-        scatter(bench, near, m.stride, count, of, [&](const double* p) {
+        scatter(bench, near, m.stride, count, centre, of, [&](const double* p) {
             const double g = 1.0 + beside(p, centre, axis, per_theta2);
             return 1.0 / (g * g);
         });
@@ -182,7 +186,7 @@ __device__ void line_job(const Memory& m, Workbench& bench, Chosen& chosen, Scat
     if (lane_id() == 0 && off > 0) atomicAdd(&findings.off_line, off);
 }
 
-__device__ void information_job(const Memory& m, Workbench& bench) {
+__device__ void information_job(const Work& m, Workbench& bench) {
     __shared__ double radii[LANE_WARPS];
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
@@ -193,7 +197,7 @@ __device__ void information_job(const Memory& m, Workbench& bench) {
 #pragma unroll
     for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
 #pragma unroll 4
-    for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
+    for (u32 i = threadIdx.x; i < m.n; i += LANES) {
         double s[3], p[3];
         source_of(m.numbers, m.stride, i, s);
         radius2 = fmax(radius2, (s[0] * s[0] + s[1] * s[1]) + s[2] * s[2]);
@@ -227,47 +231,40 @@ __device__ void information_job(const Memory& m, Workbench& bench) {
 }
 
 // The pose that correspondences of one weight give, as a rival.
-__device__ void unweighted_job(const Memory& m, Workbench& bench, Chosen& chosen, float* near) {
+__device__ void unweighted_job(const Work& m, Workbench& bench, Chosen& chosen, float* near) {
     Rival& rival = m.findings->rivals[MAX_CANDIDATES];
     bool valid = m.frame->has_weights;
     if (valid) {
         if (threadIdx.x < 12) bench.pose[threadIdx.x] = m.findings->best.pose[threadIdx.x];
         __syncthreads();
         const u32 reached = gather_near(m, bench, chosen, near, false);
-        valid = refine(m, bench, near, reached, COARSE, FEW_ITERATIONS);
+        valid = refine(m, bench, near, reached, COARSE, FEW_ITERATIONS, 0.0);
     }
-    const uint2 support = valid ? support_of(m, bench) : make_uint2(0, 0);
-    write_scored(rival.other, bench, valid, support);
-    __threadfence_block();
+    write_scored(rival.other, bench, valid, make_uint2(0, 0));
     __syncthreads();
-    if (valid) {
-        __shared__ Scored other;
-        if (threadIdx.x == 0) other = rival.other;
-        __syncthreads();
-        compare(m, bench, other, rival);
-    }
+    if (valid) compare(m, rival, 0, 1);
 }
 
 // Which inlier first lies in each cell; adds the number of cells. Every block takes its rows.
-__device__ void count_cells(const Memory& m, u32 block, u32 blocks) {
+__device__ void count_cells(const Work& m, u32 block, u32 blocks) {
     const Frame& frame = *m.frame;
     const double side = CELL * frame.theta;
     for (u32 which = 0; which < 2; ++which) {
-        u32* table = m.cells + which * (u64)m.table;
+        u32* table = m.cells + which * (u64)frame.table;
         const float* points = m.numbers + 3 * which * (u64)m.stride;
         auto cell = [&](u32 i, int* c) {
 #pragma unroll
             for (int k = 0; k < 3; ++k) c[k] = (int)floor(points[k * (u64)m.stride + i] / side);
         };
         u32 fresh = 0;
-        for (u32 i = block * LANES + threadIdx.x; i < frame.n; i += blocks * LANES) {
+        for (u32 i = block * LANES + threadIdx.x; i < m.n; i += blocks * LANES) {
             if (!is_inlier(m, i)) continue;
             int own[3];
             cell(i, own);
             u32 at = (u32)own[0] * 0x9e3779b1u ^ (u32)own[1] * 0x85ebca77u ^ (u32)own[2] * 0xc2b2ae3du;
             at ^= at >> 15;
             while (true) {
-                at &= m.table - 1;
+                at &= frame.table - 1;
                 const u32 there = atomicCAS(&table[at], 0, i + 1);
                 if (there == 0) {
                     ++fresh;
@@ -284,7 +281,7 @@ __device__ void count_cells(const Memory& m, u32 block, u32 blocks) {
     }
 }
 
-__device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
+__device__ void count_chance(const Work& m, u32 block, u32 blocks) {
     const Frame& frame = *m.frame;
     const float theta2 = (float)(frame.theta * frame.theta);
     const float* targets = m.numbers + 3 * (u64)m.stride;
@@ -297,7 +294,7 @@ __device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
 #pragma unroll
         for (u32 k = 0; k < SAMPLES; ++k) {
             const u32 sample = first + k;
-            own[k] = (u32)((u64)sample * frame.n / frame.samples);
+            own[k] = (u32)((u64)sample * m.n / frame.samples);
             double s[3], p[3] = {0.0, 0.0, 0.0};
             if (sample < frame.samples) {
                 source_of(m.numbers, m.stride, own[k], s);
@@ -307,7 +304,7 @@ __device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
             for (int c = 0; c < 3; ++c) q[k][c] = sample < frame.samples ? (float)p[c] : nanf("");
         }
 #pragma unroll 2
-        for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
+        for (u32 i = threadIdx.x; i < m.n; i += LANES) {
             const float tx = targets[i], ty = targets[m.stride + i], tz = targets[2 * (u64)m.stride + i];
 #pragma unroll
             for (u32 k = 0; k < SAMPLES; ++k) {
@@ -321,7 +318,8 @@ __device__ void count_chance(const Memory& m, u32 block, u32 blocks) {
 }
 
 // A job a block; the blocks behind the jobs count.
-extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory m, const u32) {
+extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory memory, const u32) {
+    const Work m(memory, 0);
     __shared__ Workbench bench;
     __shared__ Chosen chosen;
     __shared__ Scatter of;
@@ -337,11 +335,7 @@ extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory m, cons
         unweighted_job(m, bench, chosen, near_of(m, MAX_CANDIDATES + 2));
     } else if (job < COUNTS) {
         Rival& rival = m.findings->rivals[job - RIVALS];
-        if (!rival.other.valid) return;
-        __shared__ Scored other;
-        if (threadIdx.x == 0) other = rival.other;
-        __syncthreads();
-        compare(m, bench, other, rival);
+        if (rival.other.valid) compare(m, rival, 0, 1);
     } else {
         count_cells(m, job - COUNTS, gridDim.x - COUNTS);
         count_chance(m, job - COUNTS, gridDim.x - COUNTS);

@@ -14,7 +14,7 @@ struct Match {
     float sx, sy, sz, tx, ty, tz;
 };
 
-__device__ inline Match match_of(const Memory& m, u32 i) {
+__device__ inline Match match_of(const Work& m, u32 i) {
     const float* p = m.numbers + i;
     const u64 d = m.stride;
     return {p[0], p[d], p[2 * d], p[3 * d], p[4 * d], p[5 * d]};
@@ -49,7 +49,7 @@ __device__ inline bool joins(const Rule& rule, const Match& p, const Match& q) {
 }
 
 // What the vertical and the identities allow.
-__device__ inline bool allowed(const Memory& m, float tau, u32 i, u32 j) {
+__device__ inline bool allowed(const Work& m, float tau, u32 i, u32 j) {
     bool allow = true;
     if (m.frame->has_heights) {
         const float *source = m.heights, *target = m.heights + m.stride;
@@ -77,7 +77,8 @@ __device__ inline u32 transpose(u32 word) {
 }
 
 // Tasks on and right of the diagonal; what lies left of it is their transpose.
-extern "C" __global__ void __launch_bounds__(FOG_THREADS, 5) fog(const Memory m, const u32) {
+extern "C" __global__ void __launch_bounds__(FOG_THREADS, 5) fog(const Memory memory, const u32) {
+    const Work m(memory, 0);
     begin(m, 0, FOG);
     __shared__ float4 row_a[SIDE];
     __shared__ float2 row_b[SIDE];
@@ -86,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(FOG_THREADS, 5) fog(const Memory m,
     const Frame& frame = *m.frame;
     const Rule rule = {frame.tau, frame.min_length, frame.per_sum, frame.per_square};
     const bool restricted = frame.has_heights || frame.has_ids;
-    const u32 sides = frame.padded / SIDE;
+    const u32 sides = m.padded / SIDE;
     // Of the task: the tile's rows and the lane's first column.
     const u32 first_row = warp_id() / 2 * TILE, tile = warp_id() % 2 * 2, column = tile * TILE + lane_id();
     uint4* rows = reinterpret_cast<uint4*>(m.rows);
@@ -155,15 +156,19 @@ extern "C" __global__ void __launch_bounds__(FOG_THREADS, 5) fog(const Memory m,
 #define PRUNE_WARPS (PRUNE_THREADS / WARP)
 
 // Removes the edges of the rows in `gone` (second search), counts degrees, lists the edges u < v
-// of the rows (if there is room for all of them) and clears what the search counts in. A warp a
-// row.
-extern "C" __global__ void __launch_bounds__(PRUNE_THREADS) prune(const Memory m, const u32 round) {
+// of the rows (in the exact search, if there is room for all of them) and clears what the search
+// counts in. A warp a row.
+extern "C" __global__ void __launch_bounds__(PRUNE_THREADS) prune(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     begin(m, round, SOG);
     // Edges of the rows of the block, then where they go.
     __shared__ u32 places[PRUNE_WARPS];
     __shared__ u32 all_ends;
     Totals& totals = m.totals[round];
-    const u32 lane = lane_id(), warp = warp_id(), padded = m.frame->padded, words = m.frame->words;
+    const u32 lane = lane_id(), warp = warp_id(), padded = m.padded, words = m.words;
+    // Rows with more neighbours are listed: the end of an edge that scores has another one. The bounded
+    // search lists for itself.
+    const u32 others = m.frame->row_capacity > 0 ? MAX_ROWS : 1;
     if (threadIdx.x == 0) all_ends = 0;
     u32 ends = 0;
     // `padded` is a multiple of the rows of a block.
@@ -184,8 +189,7 @@ extern "C" __global__ void __launch_bounds__(PRUNE_THREADS) prune(const Memory m
         }
         counts = warp_sum(counts);
         const u32 degree = counts & 0xffffu;
-        // The end of an edge that scores has another neighbour.
-        const u32 listed = degree > 1 ? counts >> 16 : 0;
+        const u32 listed = degree > others ? counts >> 16 : 0;
         if (lane == 0) {
             m.degrees[u] = degree;
             m.histogram[u] = 0;

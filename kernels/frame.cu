@@ -15,6 +15,7 @@ __device__ inline void take(T* to, const T* from, u32 arrays, u32 stride, u32 co
 
 // Takes the problem in, and clears what a frame counts in.
 extern "C" __global__ void __launch_bounds__(256) receive(const Memory m, const u32) {
+    arrive();
     begin(m, 0, UPLOAD);
     const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
     const Frame& frame = *m.inbox;
@@ -33,12 +34,13 @@ extern "C" __global__ void __launch_bounds__(256) receive(const Memory m, const 
     for (u32 i = thread; i < sizeof(Frame) / sizeof(u32); i += threads) {
         reinterpret_cast<u32*>(m.frame)[i] = header[i];
     }
-    for (u32 i = thread; i < 2 * m.table; i += threads) m.cells[i] = 0;
+    for (u32 i = thread; i < 2 * frame.table; i += threads) m.cells[i] = 0;
     if (thread == 0) *m.done = 0;
 }
 
 // Hands over what was found.
 extern "C" __global__ void __launch_bounds__(256) report(const Memory m, const u32) {
+    arrive();
     if (threadIdx.x == 0) begin(m, 0, END);
     if (threadIdx.x < 2) m.findings->totals[threadIdx.x] = m.totals[threadIdx.x];
     __syncthreads();

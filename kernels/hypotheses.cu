@@ -142,7 +142,7 @@ __device__ inline Triad point(const float* points, u64 stride, u32 i) {
 }
 
 // False if the corners give no pose.
-__device__ inline bool pose_of(const Memory& m, const uint4& triple, double* pose) {
+__device__ inline bool pose_of(const Work& m, const uint4& triple, double* pose) {
     const Frame& frame = *m.frame;
     const u32 corner[3] = {triple.x, triple.y, triple.z};
     Triad s[3], t[3];
@@ -158,9 +158,10 @@ __device__ inline bool pose_of(const Memory& m, const uint4& triple, double* pos
 
 // The pose of every slot, in double and in single precision. A slot that has none is known by NaN
 // at the start of its `singles`.
-extern "C" __global__ void __launch_bounds__(POSE_THREADS) poses(const Memory m, const u32 round) {
+extern "C" __global__ void __launch_bounds__(POSE_THREADS) poses(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     begin(m, round, HYPOTHESES);
-    const u32 count = m.frame->pivots[round] * m.frame->per_pivot;
+    const u32 count = m.pivots_wanted * m.per_pivot;
     for (u32 slot = blockIdx.x * POSE_THREADS + threadIdx.x; slot < count; slot += gridDim.x * POSE_THREADS) {
         m.support[slot] = make_uint2(0, 0);
         float4* rows = m.singles + 3 * (u64)slot;
@@ -196,12 +197,12 @@ __device__ inline float share_of(float square, float per_theta2) {
 }
 
 template <u32 METRIC>
-__device__ inline void score_slots(const Memory& m, u32 count) {
+__device__ inline void score_slots(const Work& m, u32 count) {
     __shared__ float4 poses[POSES][3];
     // Score and, from bit 24 on, inliers of each warp.
     __shared__ u32 sums[POSES][SCORE_WARPS];
     const Frame& frame = *m.frame;
-    const u32 padded = frame.padded, stretches = (padded + STRETCH - 1) / STRETCH;
+    const u32 padded = m.padded, stretches = (padded + STRETCH - 1) / STRETCH;
     const float theta2 = frame.theta2, per_theta2 = frame.per_theta2;
     const u32 tasks = (count + POSES - 1) / POSES * stretches;
     for (u32 task = blockIdx.x; task < tasks; task += gridDim.x) {
@@ -265,8 +266,9 @@ __device__ inline void score_slots(const Memory& m, u32 count) {
 
 // Adds the support of each hypothesis, a stretch of the correspondences at a time: score in units
 // of 1/65536, and inliers.
-extern "C" __global__ void __launch_bounds__(SCORE_THREADS, 6) score(const Memory m, const u32 round) {
-    const u32 count = m.frame->pivots[round] * m.frame->per_pivot, metric = m.frame->metric;
+extern "C" __global__ void __launch_bounds__(SCORE_THREADS, 6) score(const Memory memory, const u32 round) {
+    const Work m(memory, round);
+    const u32 count = m.pivots_wanted * m.per_pivot, metric = m.frame->metric;
     if (metric == 0) {
         score_slots<0>(m, count);
     } else if (metric == 1) {

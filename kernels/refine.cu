@@ -9,11 +9,16 @@
 #define FEW_ITERATIONS 16
 #define FINE 1e-6
 #define COARSE 1e-3
+#define PATIENCE 4
+#define HOPELESS 0.25
 #define DAMPING 1e-9
 #define SCALE (1.0 / 0.99)
 #define DEFINITE 1e-3
 #define LEVEL (1.0 + 1e-12)
 #define COST 28
+// See `Comparison` of src/registration/findings.rs.
+#define APART_UNIT 1024.0f
+#define FARTHEST 1e6f
 
 // A pose in single precision: rows of four, three of the rotation and one of the translation.
 struct Single {
@@ -29,39 +34,70 @@ __device__ inline Single single_of(const double* p) {
     return s;
 }
 
-// Squared residual of correspondence i, NaN in the padding.
-__device__ inline float square_residual(const Memory& m, const Single& pose, u32 i) {
-    const float* p = m.numbers + i;
-    const u32 d = m.stride;
-    const float sx = __ldg(p), sy = __ldg(p + d), sz = __ldg(p + 2 * d);
-    const float tx = __ldg(p + 3 * d), ty = __ldg(p + 4 * d), tz = __ldg(p + 5 * d);
+// Where the pose takes a point.
+__device__ inline float3 place(const Single& pose, const float3& s) {
     const float4 rx = pose.row[0], ry = pose.row[1], rz = pose.row[2];
-    const float x = (((rx.x * sx + rx.y * sy) + rx.z * sz) + rx.w) - tx;
-    const float y = (((ry.x * sx + ry.y * sy) + ry.z * sz) + ry.w) - ty;
-    const float z = (((rz.x * sx + rz.y * sy) + rz.z * sz) + rz.w) - tz;
+    return make_float3(((rx.x * s.x + rx.y * s.y) + rx.z * s.z) + rx.w,
+                       ((ry.x * s.x + ry.y * s.y) + ry.z * s.z) + ry.w,
+                       ((rz.x * s.x + rz.y * s.y) + rz.z * s.z) + rz.w);
+}
+
+// Point i of three arrays that are `stride` apart.
+__device__ inline float3 point_at(const float* arrays, u64 stride, u32 i) {
+    return make_float3(__ldg(arrays + i), __ldg(arrays + stride + i), __ldg(arrays + 2 * stride + i));
+}
+
+__device__ inline float square_distance(const float3& a, const float3& b) {
+    const float x = a.x - b.x, y = a.y - b.y, z = a.z - b.z;
     return (x * x + y * y) + z * z;
 }
 
-// Correspondences of a thread at a time: that many loads are on their way.
-#define BATCH 5
+// Squared residual of row i of arrays as `numbers`, NaN in the padding.
+__device__ inline float square_residual(const Work& m, const Single& pose, const float* arrays, u32 i) {
+    const u64 d = m.stride;
+    return square_distance(place(pose, point_at(arrays, d, i)), point_at(arrays + 3 * d, d, i));
+}
 
-// Calls use(i, square) for the correspondences of the block, a word of 32 rows a warp at a time, and
-// with NaN for those behind the last.
+// Fours of correspondences of a thread at a time: that many loads are on their way.
+#define BATCH 3
+
+// Calls use(i, squares) for the correspondences of the block: squared residuals of the four from i
+// on, a whole warp for 128 at a time.
 template <typename Use>
-__device__ inline void scan(const Memory& m, const Single& pose, Use use) {
-    const u32 padded = m.frame->padded;
-    for (u32 first = threadIdx.x; first < padded; first += BATCH * LANES) {
-        float square[BATCH];
+__device__ inline void scan(const Work& m, const Single& pose, Use use) {
+    const u64 d = m.stride;
+    for (u32 first = 4 * threadIdx.x; first < m.padded; first += 4 * BATCH * LANES) {
+        float4 numbers[BATCH][6];
 #pragma unroll
         for (u32 b = 0; b < BATCH; ++b) {
-            const u32 i = first + b * LANES;
-            square[b] = i < padded ? square_residual(m, pose, i) : nanf("");
+            const u32 i = first + 4 * b * LANES;
+            if (i >= m.padded) break;
+#pragma unroll
+            for (u32 c = 0; c < 6; ++c) numbers[b][c] = __ldg(reinterpret_cast<const float4*>(m.numbers + c * d + i));
         }
 #pragma unroll
         for (u32 b = 0; b < BATCH; ++b) {
-            if (first + b * LANES < padded) use(first + b * LANES, square[b]);
+            const u32 i = first + 4 * b * LANES;
+            if (i >= m.padded) break;
+            const float4* f = numbers[b];
+            const float squares[4] = {
+                square_distance(place(pose, make_float3(f[0].x, f[1].x, f[2].x)), make_float3(f[3].x, f[4].x, f[5].x)),
+                square_distance(place(pose, make_float3(f[0].y, f[1].y, f[2].y)), make_float3(f[3].y, f[4].y, f[5].y)),
+                square_distance(place(pose, make_float3(f[0].z, f[1].z, f[2].z)), make_float3(f[3].z, f[4].z, f[5].z)),
+                square_distance(place(pose, make_float3(f[0].w, f[1].w, f[2].w)), make_float3(f[3].w, f[4].w, f[5].w))};
+            use(i, squares);
         }
     }
+}
+
+// Puts the bits of the four correspondences from i on, of a whole warp, in their words.
+__device__ inline void put_bits(u32* words, u32 i, const float* squares, float limit2) {
+    u32 bits = 0;
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) bits |= (squares[k] < limit2 ? 1u : 0u) << k;
+    bits <<= 4 * (lane_id() % 8);
+    for (u32 step = 1; step < 8; step *= 2) bits |= __shfl_xor_sync(FULL, bits, step);
+    if (lane_id() % 8 == 0) words[i / WARP] = bits;
 }
 
 // Which correspondences a block gathers, as bits; shared.
@@ -72,8 +108,8 @@ struct Chosen {
 
 // The numbers of the correspondences whose bits are set, one after another in their order; `own` has
 // room for all of them and, behind, for their indices. Returns how many. Called by a whole block.
-__device__ u32 gather(const Memory& m, Chosen& chosen, float* own, bool weighted) {
-    const u32 words = m.frame->padded / WARP;
+__device__ u32 gather(const Work& m, Chosen& chosen, float* own, bool weighted) {
+    const u32 words = m.padded / WARP;
     const u64 d = m.stride;
     u32* indices = reinterpret_cast<u32*>(own + 7 * d);
     __syncthreads();
@@ -155,10 +191,12 @@ __device__ inline double quadratic(
 }
 
 // One step, and the centroid as the point that the next one is about; squares of the turn and of
-// the way of the centroid. False without weight.
+// the way of the centroid. False without weight. By one warp: three lanes have a system each to
+// solve, later twelve have a number of the pose each. `pose` and `about` are shared.
 __device__ bool advance(
     double* pose, double* about, const double* s, bool upright, const double* u, bool newton,
     double* moved) {
+    const u32 lane = lane_id();
     const double weight = s[0];
     if (!(weight > 0.0 && weight <= 1.7976931348623157e308)) return false;
     const double per_weight = 1.0 / weight;
@@ -172,28 +210,33 @@ __device__ bool advance(
         s[15] - (c[0] * s[5] - c[1] * s[4])};
     const double cxx = xx - s[22], cyy = yy - s[23], czz = zz - s[24];
     const double cxy = xy - s[25], cxz = xz - s[26], cyz = yz - s[27];
-    if (newton) {
-        const Cofactors flat =
-            cofactors(weight - s[16], weight - s[17], weight - s[18], -s[19], -s[20], -s[21]);
-        if (flat.definite && flat.determinant > DEFINITE * ((weight * weight) * weight)) {
-            solve(flat, s[4], s[5], s[6], d);
-        }
-    }
+    // Lane 0: the turn of reweighting; 1: that of Newton; 2: Newton's translation.
+    const double damping = DAMPING * ((xx + yy) + zz);
+    const bool plain = lane == 0, flat = lane == 2;
+    const Cofactors own = cofactors(
+        flat ? weight - s[16] : (plain ? xx : cxx) + damping, flat ? weight - s[17] : (plain ? yy : cyy) + damping,
+        flat ? weight - s[18] : (plain ? zz : czz) + damping, flat ? -s[19] : plain ? xy : cxy,
+        flat ? -s[20] : plain ? xz : cxz, flat ? -s[21] : plain ? yz : cyz);
+    double solved[3];
+    solve(own, flat ? s[4] : torque[0], flat ? s[5] : torque[1], flat ? s[6] : torque[2], solved);
+    const double of_plain = __shfl_sync(FULL, own.determinant, 0);
+    const double least = flat ? (weight * weight) * weight : of_plain;
+    const u32 usable = __ballot_sync(FULL, own.definite && own.determinant > DEFINITE * least);
     double turn[3] = {0.0, 0.0, 0.0};
+    if (newton && usable >> 2 & 1) {
+#pragma unroll
+        for (int k = 0; k < 3; ++k) d[k] = __shfl_sync(FULL, solved[k], 2);
+    }
     if (!upright) {
-        const double damping = DAMPING * ((xx + yy) + zz);
-        const Cofactors plain = cofactors(xx + damping, yy + damping, zz + damping, xy, xz, yz);
-        const Cofactors curved = cofactors(cxx + damping, cyy + damping, czz + damping, cxy, cxz, cyz);
-        const bool better = newton && curved.definite && curved.determinant > DEFINITE * plain.determinant;
-        if (better) {
-            solve(curved, torque[0], torque[1], torque[2], turn);
-        } else if (plain.determinant > 0.0) {
-            solve(plain, torque[0], torque[1], torque[2], turn);
+        const bool better = newton && usable >> 1 & 1;
+        if (better || of_plain > 0.0) {
+#pragma unroll
+            for (int k = 0; k < 3; ++k) turn[k] = __shfl_sync(FULL, solved[k], better ? 1 : 0);
         }
     } else {
-        const double plain = quadratic(xx, yy, zz, xy, xz, yz, u);
-        const double curved = quadratic(cxx, cyy, czz, cxy, cxz, cyz, u);
-        const double taken = newton && curved > 0.1 * plain ? curved : plain;
+        const double plain_form = quadratic(xx, yy, zz, xy, xz, yz, u);
+        const double curved_form = quadratic(cxx, cyy, czz, cxy, cxz, cyz, u);
+        const double taken = newton && curved_form > 0.1 * plain_form ? curved_form : plain_form;
         if (taken > 0.0) {
             const double angle = ((u[0] * torque[0] + u[1] * torque[1]) + u[2] * torque[2]) / taken;
 #pragma unroll
@@ -207,21 +250,21 @@ __device__ bool advance(
         {1.0 - f * (y * y + z * z), f * (x * y - z), f * (x * z + y)},
         {f * (x * y + z), 1.0 - f * (x * x + z * z), f * (y * z - x)},
         {f * (x * z - y), f * (y * z + x), 1.0 - f * (x * x + y * y)}};
-    double before[12];
-#pragma unroll
-    for (int k = 0; k < 12; ++k) before[k] = pose[k];
 #pragma unroll
     for (int k = 0; k < 3; ++k) c[k] = about[k] + c[k];
-    const double from[3] = {before[9] - c[0], before[10] - c[1], before[11] - c[2]};
-#pragma unroll
-    for (int i = 0; i < 3; ++i) {
-#pragma unroll
-        for (int j = 0; j < 3; ++j) {
-            pose[3 * i + j] = (q[i][0] * before[j] + q[i][1] * before[3 + j]) + q[i][2] * before[6 + j];
-        }
-        pose[9 + i] = ((q[i][0] * from[0] + q[i][1] * from[1]) + q[i][2] * from[2]) + (c[i] + d[i]);
-        about[i] = c[i];
-    }
+    // Number `lane` of the pose: of row i, column j of the rotation, or of the translation.
+    const u32 i = lane < 9 ? lane / 3 : lane % 3, j = lane % 3;
+    const double q0 = i == 0 ? q[0][0] : i == 1 ? q[1][0] : q[2][0];
+    const double q1 = i == 0 ? q[0][1] : i == 1 ? q[1][1] : q[2][1];
+    const double q2 = i == 0 ? q[0][2] : i == 1 ? q[1][2] : q[2][2];
+    const double to = i == 0 ? c[0] + d[0] : i == 1 ? c[1] + d[1] : c[2] + d[2];
+    const bool turns = lane < 9;
+    const double v0 = turns ? pose[j] : pose[9] - c[0], v1 = turns ? pose[3 + j] : pose[10] - c[1];
+    const double v2 = turns ? pose[6 + j] : pose[11] - c[2];
+    const double turned = (q0 * v0 + q1 * v1) + q2 * v2;
+    __syncwarp();
+    if (lane < 12) pose[lane] = turns ? turned : turned + to;
+    if (lane < 3) about[lane] = lane == 0 ? c[0] : lane == 1 ? c[1] : c[2];
     moved[0] = turn2;
     moved[1] = (d[0] * d[0] + d[1] * d[1]) + d[2] * d[2];
     return true;
@@ -237,7 +280,7 @@ struct Workbench {
 };
 
 // The step of one iteration, by one warp; of the state 0 goes on, 1 is done, 2 fails.
-__device__ void step_once(const Frame& frame, Workbench& bench, u32 iteration, double step) {
+__device__ void step_once(const Frame& frame, Workbench& bench, u32 iteration, double step, double least) {
     const u32 lane = lane_id();
     bool newton = iteration > 0;
     const bool worse = bench.was_newton && bench.totals[COST] > bench.old_totals[COST] * LEVEL;
@@ -253,20 +296,25 @@ __device__ void step_once(const Frame& frame, Workbench& bench, u32 iteration, d
         if (lane < 3) bench.old_about[lane] = bench.about[lane];
     }
     __syncwarp();
+    if (iteration >= PATIENCE && bench.totals[0] < least) {
+        if (lane == 0) bench.state = 1;
+        return;
+    }
+    double moved[2] = {0.0, 0.0};
+    const bool fine =
+        advance(bench.pose, bench.about, bench.totals, frame.has_vertical, frame.vertical.target, newton, moved);
+    const double theta = frame.theta;
+    const bool done = moved[0] < step * step && moved[1] < (step * theta) * (step * theta);
     if (lane == 0) {
-        double moved[2] = {0.0, 0.0};
-        const bool fine = advance(
-            bench.pose, bench.about, bench.totals, frame.has_vertical, frame.vertical.target, newton, moved);
-        const double theta = frame.theta;
-        const bool done = moved[0] < step * step && moved[1] < (step * theta) * (step * theta);
         bench.was_newton = newton;
         bench.state = !fine ? 2 : done ? 1 : 0;
     }
 }
 
-// Refines the pose of the bench by the correspondences in `near`; false if none is near. Called by a
-// whole block.
-__device__ bool refine(const Memory& m, Workbench& bench, const float* near, u32 count, double step, u32 most) {
+// Refines the pose of the bench by the correspondences in `near`; false if none is near. It is given
+// up if it falls below `least` weight. Called by a whole block.
+__device__ bool refine(
+    const Work& m, Workbench& bench, const float* near, u32 count, double step, u32 most, double least) {
     const Frame& frame = *m.frame;
     const double theta = frame.theta, per_theta2 = 1.0 / (theta * theta);
     const u64 d = m.stride;
@@ -330,7 +378,7 @@ __device__ bool refine(const Memory& m, Workbench& bench, const float* near, u32
             sum[COST] += (r2 * g - 0.01 * r2) * weight;
         }
         block_totals(sum, bench.warps, bench.totals);
-        if (threadIdx.x < WARP) step_once(frame, bench, iteration, step);
+        if (threadIdx.x < WARP) step_once(frame, bench, iteration, step, least);
         __syncthreads();
         if (bench.state == 2) return false;
         if (bench.state == 1) break;
@@ -342,12 +390,10 @@ __device__ bool refine(const Memory& m, Workbench& bench, const float* near, u32
 }
 
 // Gathers what is within reach of the pose of the bench.
-__device__ u32 gather_near(const Memory& m, const Workbench& bench, Chosen& chosen, float* near, bool weighted) {
+__device__ u32 gather_near(const Work& m, const Workbench& bench, Chosen& chosen, float* near, bool weighted) {
     const float reach2 = m.frame->reach2;
-    scan(m, single_of(bench.pose), [&](u32 i, float square) {
-        const u32 vote = __ballot_sync(FULL, square < reach2);
-        if (lane_id() == 0) chosen.words[i / WARP] = vote;
-    });
+    scan(m, single_of(bench.pose),
+         [&](u32 i, const float* squares) { put_bits(chosen.words, i, squares, reach2); });
     return gather(m, chosen, near, weighted);
 }
 
@@ -355,12 +401,12 @@ __device__ u32 gather_near(const Memory& m, const Workbench& bench, Chosen& chos
 struct Tally {
     u32 gains = 0, inliers = 0;
 
-    __device__ inline void add(const Memory& m, const Frame& frame, u32 i, float square) {
+    __device__ inline void add(const Frame& frame, float weight, float square) {
         if (!(square < frame.theta2)) return;
         float share = 1.0f;
         if (frame.metric == 1) share = 1.0f - __fsqrt_rn(square * frame.per_theta2);
         if (frame.metric == 2) share = 1.0f - square * frame.per_theta2;
-        const int gain = (int)(share * __ldg(m.numbers + 6 * (u64)m.stride + i) * 65536.0f);
+        const int gain = (int)(share * weight * 65536.0f);
         gains += gain > 0 ? gain : 0;
         ++inliers;
     }
@@ -381,11 +427,14 @@ struct Tally {
     }
 };
 
-// Support of the pose of the bench over all correspondences; the same in all threads.
-__device__ uint2 support_of(const Memory& m, const Workbench& bench) {
+// Support of the pose of the bench among what was gathered; the same in all threads.
+__device__ uint2 support_near(const Work& m, const Workbench& bench, const float* near, u32 count) {
     const Frame& frame = *m.frame;
+    const Single pose = single_of(bench.pose);
     Tally tally;
-    scan(m, single_of(bench.pose), [&](u32 i, float square) { tally.add(m, frame, i, square); });
+    for (u32 k = threadIdx.x; k < count; k += LANES) {
+        tally.add(frame, near[6 * (u64)m.stride + k], square_residual(m, pose, near, k));
+    }
     return tally.total();
 }
 
@@ -401,7 +450,7 @@ __device__ void write_scored(Scored& to, const Workbench& bench, bool valid, uin
 }
 
 // Where block b gathers.
-__device__ inline float* near_of(const Memory& m, u32 b) { return m.near + 8 * (u64)m.stride * b; }
+__device__ inline float* near_of(const Work& m, u32 b) { return m.near + 8 * (u64)m.stride * b; }
 
 // True in all threads of the block that ends last; it sees what the others wrote.
 __device__ inline bool last_block(u32* done, u32 blocks) {
@@ -414,72 +463,56 @@ __device__ inline bool last_block(u32* done, u32 blocks) {
     return last;
 }
 
-__device__ inline bool better(const Scored& a, const Scored& b) {
-    return a.valid && (!b.valid || a.score > b.score || (a.score == b.score && a.inliers > b.inliers));
-}
-
-// Compares `other` with the best pose, see `rival` of src/registration/examine.rs. A whole block.
-__device__ void compare(const Memory& m, Workbench& bench, const Scored& other, Rival& to) {
+// Compares rows of `other` with the best pose, those of a block of as many, and adds to what the
+// others found, its support too; see `rival` of src/registration/examine.rs. A whole block.
+__device__ void compare(const Work& m, Rival& other, u32 block, u32 blocks) {
     const Frame& frame = *m.frame;
-    const double theta = frame.theta;
-    double a[12], b[12], sum[AT_A_TIME];
-#pragma unroll
-    for (int k = 0; k < 12; ++k) {
-        a[k] = m.findings->best.pose[k];
-        b[k] = other.pose[k];
-    }
-#pragma unroll
-    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
+    const Single a = single_of(m.findings->best.pose), b = single_of(other.other.pose);
+    const u64 d = m.stride;
+    Tally tally;
+    u64 apart = 0;
     u32 either = 0, only_pose = 0, only_other = 0;
 #pragma unroll 4
-    for (u32 i = threadIdx.x; i < frame.n; i += LANES) {
-        const float* n = m.numbers + i;
-        const u32 d = m.stride;
-        const double s[3] = {__ldg(n), __ldg(n + d), __ldg(n + 2 * d)};
-        const double t[3] = {__ldg(n + 3 * d), __ldg(n + 4 * d), __ldg(n + 5 * d)};
-        const bool inlier = __ldg(m.mask + i / 64) >> (i % 64) & 1;
-        double p[3], q[3];
-        apply(b, s, q);
-        const double e[3] = {t[0] - q[0], t[1] - q[1], t[2] - q[2]};
-        const bool within = (e[0] * e[0] + e[1] * e[1]) + e[2] * e[2] < theta * theta;
+    for (u32 i = block * LANES + threadIdx.x; i < m.n; i += blocks * LANES) {
+        const float3 s = point_at(m.numbers, d, i), q = place(b, s);
+        const float square = square_distance(q, point_at(m.numbers + 3 * d, d, i));
+        const bool inlier = __ldg(m.mask + i / 64) >> (i % 64) & 1, within = square < frame.theta2;
+        tally.add(frame, __ldg(m.numbers + 6 * d + i), square);
         if (inlier || within) {
-            apply(a, s, p);
-            const double x = p[0] - q[0], y = p[1] - q[1], z = p[2] - q[2];
-            sum[0] += (x * x + y * y) + z * z;
+            const float apart2 = square_distance(place(a, s), q) * frame.per_theta2;
+            apart += (u32)(fminf(apart2, FARTHEST) * APART_UNIT);
             ++either;
         }
         only_pose += inlier && !within;
         only_other += within && !inlier;
     }
-    block_totals(sum, bench.warps, bench.totals);
     either = warp_sum(either);
+    if (!__any_sync(FULL, either > 0)) return;
+    for (u32 step = WARP / 2; step > 0; step /= 2) apart += __shfl_xor_sync(FULL, apart, step);
+    const u32 gains = warp_sum(tally.gains), inliers = warp_sum(tally.inliers);
     only_pose = warp_sum(only_pose);
     only_other = warp_sum(only_other);
-    if (threadIdx.x == 0) {
-        to.other = other;
-        to.apart2 = bench.totals[0];
-        to.of_either = to.only_pose = to.only_other = 0;
-        to.reserved = 0;
-    }
-    __syncthreads();
     if (lane_id() == 0) {
-        atomicAdd(&to.of_either, either);
-        atomicAdd(&to.only_pose, only_pose);
-        atomicAdd(&to.only_other, only_other);
+        atomicAdd(&other.apart, apart);
+        atomicAdd(&other.of_either, either);
+        atomicAdd(&other.only_pose, only_pose);
+        atomicAdd(&other.only_other, only_other);
+        atomicAdd(&other.other.score, gains);
+        atomicAdd(&other.other.inliers, inliers);
     }
-    __syncthreads();
 }
 
 // Refines the chosen hypotheses so far that they can be ranked, a block each. After the first
 // search the block that ends last puts them in order, refines the best one to the end, and notes
-// its inliers and the rows that the rivals must do without; after the second each is compared with
-// the best pose.
-extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, const u32 round) {
+// its inliers and the rows that the rivals must do without.
+extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Workbench bench;
     __shared__ Chosen chosen;
     const u32* slots = m.chosen + round * (MAX_CANDIDATES + 1);
     const u32 b = blockIdx.x;
-    Scored& own = m.refined[b];
+    Findings& findings = *m.findings;
+    Scored& own = round == 0 ? m.refined[b] : findings.rivals[MAX_CANDIDATES + 1 + b].other;
     if (b < slots[0]) {
         const double* start = m.poses + 12 * (u64)slots[1 + b];
         float* near = near_of(m, b);
@@ -487,57 +520,71 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory m, con
         __syncthreads();
         const u32 count = gather_near(m, bench, chosen, near, true);
         if (threadIdx.x == 0) m.gathered[b] = count;
-        const bool valid = refine(m, bench, near, count, COARSE, FEW_ITERATIONS);
-        const uint2 support = support_of(m, bench);
-        write_scored(own, bench, valid, support);
+        const bool valid = refine(m, bench, near, count, COARSE, FEW_ITERATIONS, 0.0);
+        const bool ranked = valid && round == 0;
+        write_scored(own, bench, valid, ranked ? support_near(m, bench, near, count) : make_uint2(0, 0));
     } else {
         write_scored(own, bench, false, make_uint2(0, 0));
     }
-    Findings& findings = *m.findings;
-    if (round == 1) {
-        __syncthreads();
-        if (own.valid) {
-            compare(m, bench, own, findings.rivals[MAX_CANDIDATES + 1 + b]);
-        } else if (threadIdx.x == 0) {
-            findings.rivals[MAX_CANDIDATES + 1 + b].other.valid = 0;
-        }
-        return;
-    }
-    if (!last_block(m.done, gridDim.x)) return;
+    if (round > 0 || !last_block(m.done, gridDim.x)) return;
 
     __shared__ u32 order[MAX_CANDIDATES];
-    if (threadIdx.x == 0) {
-        // By insertion: equal ones keep their order.
-        for (u32 i = 0; i < gridDim.x; ++i) {
-            u32 to = i;
-            for (; to > 0 && better(m.refined[i], m.refined[order[to - 1]]); --to) order[to] = order[to - 1];
-            order[to] = i;
+    if (threadIdx.x < WARP) {
+        const u32 lane = lane_id();
+        const bool is = lane < gridDim.x;
+        const Scored& its = m.refined[is ? lane : 0];
+        const u64 rank = ((u64)__ldcg(&its.score) << 32 | __ldcg(&its.inliers)) + 1;
+        const u64 mine = is && __ldcg(&its.valid) ? rank : 0;
+        // Equal ones keep their order.
+        u32 place = 0;
+        for (u32 c = 0; c < gridDim.x; ++c) {
+            const u64 other = __shfl_sync(FULL, mine, c);
+            place += other > mine || (other == mine && c < lane);
         }
+        if (is) order[place] = lane;
     }
     __syncthreads();
-    if (threadIdx.x < gridDim.x) findings.rivals[threadIdx.x].other = m.refined[order[threadIdx.x]];
-    const Scored& first = m.refined[order[0]];
-    const bool any = __ldcg(&first.valid);
-    if (threadIdx.x < 12) bench.pose[threadIdx.x] = __ldcg(&first.pose[threadIdx.x]);
+    const u32 first = order[0];
+    // With their support to come.
+    for (u32 k = threadIdx.x; k < gridDim.x * 12; k += LANES) {
+        findings.rivals[k / 12].other.pose[k % 12] = __ldcg(&m.refined[order[k / 12]].pose[k % 12]);
+    }
+    if (threadIdx.x < gridDim.x) {
+        findings.rivals[threadIdx.x].other.valid = __ldcg(&m.refined[order[threadIdx.x]].valid);
+    }
+    const bool any = __ldcg(&m.refined[first].valid);
+    if (threadIdx.x < 12) bench.pose[threadIdx.x] = __ldcg(&m.refined[first].pose[threadIdx.x]);
     __syncthreads();
     // What was near at its start.
-    const bool valid =
-        any && refine(m, bench, near_of(m, order[0]), __ldcg(m.gathered + order[0]), FINE, ITERATIONS);
+    const u32 count = __ldcg(m.gathered + first);
+    const bool valid = any && refine(m, bench, near_of(m, first), count, FINE, ITERATIONS, 0.0);
     const Frame& frame = *m.frame;
+    const float* weights = m.numbers + 6 * (u64)m.stride;
     u32 *mask = (u32*)m.mask, *gone = (u32*)m.gone;
     Tally tally;
-    scan(m, single_of(bench.pose), [&](u32 i, float square) {
-        if (!valid) square = nanf("");
-        tally.add(m, frame, i, square);
-        const u32 inliers = __ballot_sync(FULL, square < frame.theta2);
-        const u32 leave = __ballot_sync(FULL, square < frame.cut2);
-        if (lane_id() == 0) {
-            mask[i / WARP] = inliers;
-            gone[i / WARP] = leave;
-        }
-    });
+    if (valid) {
+        scan(m, single_of(bench.pose), [&](u32 i, const float* squares) {
+#pragma unroll
+            for (u32 k = 0; k < 4; ++k) tally.add(frame, weights[i + k], squares[k]);
+            put_bits(mask, i, squares, frame.theta2);
+            put_bits(gone, i, squares, frame.cut2);
+        });
+    } else {
+        for (u32 w = threadIdx.x; w < m.padded / WARP; w += LANES) mask[w] = gone[w] = 0;
+    }
     const uint2 support = tally.total();
     write_scored(findings.best, bench, valid, support);
-    if (threadIdx.x == 0) findings.inliers = support.y;
+    if (threadIdx.x == 0) {
+        findings.inliers = support.y;
+        findings.weight = bench.totals[0];
+    }
+}
+
+// Compares the candidates of the second search with the best pose, as many blocks for each.
+extern "C" __global__ void __launch_bounds__(LANES) compare_rivals(const Memory memory, const u32 round) {
+    const Work m(memory, round);
+    const u32 candidates = m.frame->candidates[round], block = blockIdx.x / candidates;
+    Rival& rival = m.findings->rivals[MAX_CANDIDATES + 1 + blockIdx.x % candidates];
+    if (rival.other.valid) compare(m, rival, block, gridDim.x / candidates);
 }
 #endif

@@ -3,12 +3,15 @@
 //
 // Exact, and independent of the order of execution. The first phase counts how many edges have
 // each score, which gives the score of the K-th, the threshold. The second writes the edges above
-// it and counts, per row, those at it; the third writes as many of these as are wanted. What is
-// written gets its order later. The phases are one kernel whose blocks wait for each other, or
-// three.
+// it, and those at it if there is room for them all: whoever puts them in order leaves out what is
+// not wanted. Where many edges have the same score there is no room; then the second phase counts
+// those of each row, and the third writes as many as are wanted. The phases are one kernel whose
+// blocks wait for each other, or three.
 //
 // Where there is room, edges and scores are kept in a list between the phases. A dense graph has
 // more edges than room: then the phases find and score them again, in rows where there are any.
+#ifndef FLASHREG_SOG_CU
+#define FLASHREG_SOG_CU
 #include "common.cuh"
 
 #define SOG_THREADS 256
@@ -25,27 +28,30 @@
 #define LOADED_QUADS 4
 // Scores counted in shared memory; higher ones, which are rare or all alike, are counted directly.
 #define LOW_SCORES 1024
+// Scores of which a thread reads the counts at a time.
+#define BINS 4
 
 // Shared memory of a block.
 struct Sog {
     u32 low[LOW_SCORES];
     u16 ends[SOG_WARPS][SEGMENT * 64];
     u32 sums[SOG_WARPS];
-    u32 threshold, above;
+    u32 threshold, above, at;
     u32 stretch, before;
 };
 
 // Sum over the threads of the block up to and with this one; also the sum of all.
-__device__ inline u32 block_prefix(u32 value, Sog& sog, u32& all) {
+template <typename Shared>
+__device__ inline u32 block_prefix(u32 value, Shared& shared, u32& all) {
     u32 upto = warp_prefix(value);
     // The last sums may still be read.
     __syncthreads();
-    if (lane_id() == WARP - 1) sog.sums[warp_id()] = upto;
+    if (lane_id() == WARP - 1) shared.sums[warp_id()] = upto;
     __syncthreads();
     all = 0;
     for (u32 w = 0; w < SOG_WARPS; ++w) {
         if (w == warp_id()) upto += all;
-        all += sog.sums[w];
+        all += shared.sums[w];
     }
     return upto;
 }
@@ -60,8 +66,8 @@ __device__ inline u32 sum_of_four(const u32* sum) {
 // Scores the edges of the list, keeps the scores, and calls use(score) for each. A warp takes
 // neighbouring edges, which mostly share their row u.
 template <typename Use>
-__device__ inline void score_list(const Memory& m, u32 listed, Use use) {
-    const u32 quads = m.frame->words / 2, part = lane_id() % TEAM, team = lane_id() / TEAM;
+__device__ inline void score_list(const Work& m, u32 listed, Use use) {
+    const u32 quads = m.words / 2, part = lane_id() % TEAM, team = lane_id() / TEAM;
     const u32 warps = gridDim.x * SOG_WARPS, teams = WARP / TEAM;
     const u32 each = (listed + teams * warps - 1) / (teams * warps) * teams;
     const u32 start = (blockIdx.x * SOG_WARPS + warp_id()) * each;
@@ -123,7 +129,7 @@ __device__ inline void score_list(const Memory& m, u32 listed, Use use) {
 
 // Calls use(edge, score) for the listed edges whose score is at least `least`.
 template <typename Use>
-__device__ inline void read_list(const Memory& m, u32 listed, u32 least, Use use) {
+__device__ inline void read_list(const Work& m, u32 listed, u32 least, Use use) {
     const u32 stride = gridDim.x * SOG_THREADS * 8;
     for (u32 first = (blockIdx.x * SOG_THREADS + threadIdx.x) * 8; first < listed; first += stride) {
         const uint4 eight = __ldcg(reinterpret_cast<const uint4*>(m.scores + first));
@@ -139,9 +145,9 @@ __device__ inline void read_list(const Memory& m, u32 listed, u32 least, Use use
 // Without the list: calls use(u, v, score) for every edge u < v of the rows that are wanted whose
 // score can be at least `least`; some lane of some warp does it, and warps are not together then.
 template <typename Wanted, typename Use>
-__device__ inline void walk(const Memory& m, Sog& sog, u32 least, Wanted wanted, Use use) {
+__device__ inline void walk(const Work& m, Sog& sog, u32 least, Wanted wanted, Use use) {
     u16* ends = sog.ends[warp_id()];
-    const u32 lane = lane_id(), n = m.frame->n, words = m.frame->words;
+    const u32 lane = lane_id(), n = m.n, words = m.words;
     const u32 segments = (words + SEGMENT - 1) / SEGMENT, warps = gridDim.x * SOG_WARPS;
     // Neighbouring warps take different rows, so that long ones are shared out.
     for (u32 task = blockIdx.x * SOG_WARPS + warp_id(); task < n * segments; task += warps) {
@@ -202,14 +208,27 @@ __device__ inline void walk(const Memory& m, Sog& sog, u32 least, Wanted wanted,
 }
 
 // at[u]: edges of row u at the threshold; from bit 16 on, without the list, its best score.
-__device__ inline u32 ties_of(const Memory& m, u32 u) { return __ldcg(m.at + u) & 0xffffu; }
-__device__ inline u32 best_of(const Memory& m, u32 u) { return __ldcg(m.at + u) >> 16; }
+__device__ inline u32 ties_of(const Work& m, u32 u) { return __ldcg(m.at + u) & 0xffffu; }
+__device__ inline u32 best_of(const Work& m, u32 u) { return __ldcg(m.at + u) >> 16; }
+
+__device__ inline void clear_low(u32* low) {
+    for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) low[s] = 0;
+    __syncthreads();
+}
+
+// Adds what a block has counted in shared memory; `best` is the best score that a thread has seen.
+__device__ inline void add_low(const Work& m, Totals& totals, const u32* low, u32 best) {
+    if (best > 0 && best > __ldcg(&totals.best)) atomicMax(&totals.best, best);
+    __syncthreads();
+    for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) {
+        if (low[s] > 0) atomicAdd(&m.histogram[s], low[s]);
+    }
+}
 
 // Counts the edges of each score and finds the best.
-__device__ inline void scores_phase(const Memory& m, u32 round, Sog& sog) {
+__device__ inline void scores_phase(const Work& m, u32 round, Sog& sog) {
     Totals& totals = m.totals[round];
-    for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) sog.low[s] = 0;
-    __syncthreads();
+    clear_low(sog.low);
     // Equal scores one after another are counted together.
     u32 last = 0, run = 0, best = 0;
     auto flush = [&]() {
@@ -241,27 +260,33 @@ __device__ inline void scores_phase(const Memory& m, u32 round, Sog& sog) {
         });
     }
     flush();
-    if (best > 0 && best > __ldcg(&totals.best)) atomicMax(&totals.best, best);
-    __syncthreads();
-    for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) {
-        if (sog.low[s] > 0) atomicAdd(&m.histogram[s], sog.low[s]);
-    }
+    add_low(m, totals, sog.low, best);
 }
 
 // The score of the k-th best edge, k > 0, found by every block for itself; zero if there are fewer.
-__device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog& sog) {
+// `fits`: there is room for all edges at it.
+__device__ inline u32 find_threshold(const Work& m, Totals& totals, u32 k, Sog& sog, bool& fits) {
     const u32 best = __ldcg(&totals.best);
     u32 above = 0;
     bool found = false;
-    // From the best score down to 1.
-    for (u32 done = 0; done < best && !found; done += SOG_THREADS) {
-        const u32 place = done + threadIdx.x;
-        const u32 here = place < best ? __ldcg(m.histogram + (best - place)) : 0;
-        u32 all;
-        const u32 upto = above + block_prefix(here, sog, all);
-        if (upto >= k && upto - here < k) {
-            sog.threshold = best - place;
-            sog.above = upto - here;
+    // From the best score down to 1, some next to each other a thread.
+    for (u32 done = 0; done < best && !found; done += SOG_THREADS * BINS) {
+        u32 here[BINS], mine = 0, all;
+#pragma unroll
+        for (u32 b = 0; b < BINS; ++b) {
+            const u32 place = done + threadIdx.x * BINS + b;
+            here[b] = place < best ? __ldcg(m.histogram + (best - place)) : 0;
+            mine += here[b];
+        }
+        u32 before = above + block_prefix(mine, sog, all) - mine;
+#pragma unroll
+        for (u32 b = 0; b < BINS; ++b) {
+            if (before < k && before + here[b] >= k) {
+                sog.threshold = best - (done + threadIdx.x * BINS + b);
+                sog.above = before;
+                sog.at = here[b];
+            }
+            before += here[b];
         }
         above += all;
         found = above >= k;
@@ -269,22 +294,25 @@ __device__ inline u32 find_threshold(const Memory& m, Totals& totals, u32 k, Sog
     __syncthreads();
     const u32 threshold = found ? sog.threshold : 0;
     if (found) above = sog.above;
+    fits = !found || sog.at <= m.tie_room;
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         totals.threshold = threshold;
         totals.above = above;
-        totals.ties = found ? k - above : 0;
+        totals.ties = fits ? 0 : k - above;
         totals.pivots = found ? k : above;
     }
     return threshold;
 }
 
-// Writes the edges above the threshold and counts those at it in each row.
-__device__ inline void count_phase(const Memory& m, u32 round, Sog& sog) {
+// Writes the edges above the threshold, and those at it or how many of these are in each row. True,
+// in all blocks alike, if they are left to the next phase.
+__device__ inline bool count_phase(const Work& m, u32 round, Sog& sog) {
     begin(m, round, PIVOTS);
     Totals& totals = m.totals[round];
-    const u32 k = m.frame->pivots[round], listed = totals.listed;
-    if (k == 0) return;
-    const u32 threshold = find_threshold(m, totals, k, sog), least = threshold > 0 ? threshold : 1;
+    const u32 k = m.pivots_wanted, listed = totals.listed;
+    if (k == 0) return false;
+    bool fits;
+    const u32 threshold = find_threshold(m, totals, k, sog, fits), least = threshold > 0 ? threshold : 1;
     u32 last_row = 0, run = 0;
     auto flush = [&]() {
         if (run > 0) atomicAdd(&m.at[last_row], run);
@@ -292,7 +320,9 @@ __device__ inline void count_phase(const Memory& m, u32 round, Sog& sog) {
     auto use = [&](u32 u, u32 v, u32 score) {
         if (score > threshold) {
             m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(u, v, score);
-        } else if (score == threshold && score > 0) {
+        } else if (fits && score == threshold) {
+            m.ties[atomicAdd(&totals.tied, 1)] = u << 16 | v;
+        } else if (score == threshold) {
             if (u != last_row) {
                 flush();
                 last_row = u;
@@ -307,15 +337,16 @@ __device__ inline void count_phase(const Memory& m, u32 round, Sog& sog) {
         walk(m, sog, least, [&](u32 u) { return best_of(m, u) >= least; }, use);
     }
     flush();
+    return !fits;
 }
 
 // Writes the edges at the threshold that are pivots: all of the first rows, and the first of the
 // row where they run out.
-__device__ inline void place_phase(const Memory& m, u32 round, Sog& sog) {
+__device__ inline void place_phase(const Work& m, u32 round, Sog& sog) {
     Totals& totals = m.totals[round];
     const u32 threshold = __ldcg(&totals.threshold), ties = __ldcg(&totals.ties), listed = totals.listed;
     if (ties == 0) return;
-    const u32 padded = m.frame->padded, words = m.frame->words;
+    const u32 padded = m.padded, words = m.words;
     const bool whole = listed <= m.room;
 
     // Every block looks for that row: first for the stretch of rows of a thread.
@@ -404,26 +435,31 @@ __device__ inline void grid_barrier(u32* counter) {
     __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog(const Memory m, const u32 round) {
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Sog shared;
     scores_phase(m, round, shared);
     grid_barrier(m.barrier);
-    count_phase(m, round, shared);
+    if (!count_phase(m, round, shared)) return;
     grid_barrier(m.barrier);
     place_phase(m, round, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog_scores(const Memory m, const u32 round) {
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog_scores(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Sog shared;
     scores_phase(m, round, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_count(const Memory m, const u32 round) {
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_count(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Sog shared;
     count_phase(m, round, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_place(const Memory m, const u32 round) {
+extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_place(const Memory memory, const u32 round) {
+    const Work m(memory, round);
     __shared__ Sog shared;
     place_phase(m, round, shared);
 }
+#endif

@@ -89,6 +89,32 @@ fn the_inputs_differ_from_frame_to_frame_and_not_from_run_to_run() {
 }
 
 #[test]
+fn batches_are_measured_beside_one_after_another() {
+    let report = json("--n 200,400 --frames 20 --batch 1,5 --backend cpu --set backend.batch=3 --json -");
+    assert_eq!((&report["batch"], &report["memory"]), (&3.into(), &Value::Null));
+    for line in report["lines"].as_array().expect("lines") {
+        let batches = line["batches"].as_array().expect("batches");
+        assert_eq!(batches.iter().map(|b| b["problems"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(5)]);
+        for batch in batches {
+            let [p50, p99, max] = ["p50", "p99", "max"].map(|key| number(&batch["ms"][key]));
+            assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{batch}");
+            // Twenty submissions of which each takes at most the longest.
+            let least = number(&batch["problems"]) / (max * 1e-3);
+            assert!(number(&batch["per_second"]) >= least, "{batch}");
+        }
+        // On the CPU they run one after another.
+        let [one, five] = [0, 1].map(|i| number(&batches[i]["ms"]["p50"]));
+        assert!((2.0..12.0).contains(&(five / one)), "{one} ms and {five} ms");
+        let rate = number(&line["per_second"]) * number(&line["ms"]["p50"]) * 1e-3;
+        assert!((0.2..1.5).contains(&rate), "{rate}");
+    }
+    let output = bench("--n 200 --frames 3 --batch 4 --backend cpu");
+    let printed = text(&output.stdout);
+    let table: Vec<_> = printed.lines().skip_while(|line| !line.starts_with("batches ")).collect();
+    assert_eq!(table.len(), 2, "{printed}");
+}
+
+#[test]
 fn files_and_real_pairs_get_a_line_each() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = |name: &str| folder.path().join(name);
@@ -133,6 +159,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
         ("--n 20000", "--n 20000: from 3 to registration.max_correspondences = 16384"),
         ("--n 100,x", "'x'"),
         ("--frames 0", "'--frames <FRAMES>'"),
+        ("--batch 0", "'--batch <M,...>'"),
         ("--inlier-rate 1.5", "--inlier-rate 1.5: a share from 0 to 1"),
         ("--inlier-rate NaN", "a share from 0 to 1"),
         ("--backend gpu", "auto, cuda, cpu"),

@@ -8,7 +8,8 @@ use common::cases;
 use common::problems::*;
 use flashreg::geometry::{Rigid, Vector};
 use flashreg::gpu::device;
-use flashreg::params::{Metric, Params, RegistrationParams, Value};
+use flashreg::params::{Metric, Params, RegistrationParams, Search, Value};
+use flashreg::registration::bounded::Bounded;
 use flashreg::registration::cliques::{self, Extent, Slots};
 use flashreg::registration::fog::Graph;
 use flashreg::registration::gpu::{GpuEngine, Totals};
@@ -16,7 +17,7 @@ use flashreg::registration::hypotheses::{self, Hypothesis, Scoring};
 use flashreg::registration::lanes::{Deadline, Lanes};
 use flashreg::registration::layout::Layout;
 use flashreg::registration::pivots::{self, Lane, View};
-use flashreg::registration::{Correspondence, Problem, Registrar};
+use flashreg::registration::{Correspondence, Problem, Registrar, Truncation};
 use flashreg::status::Status;
 use rand::Rng;
 use std::time::Instant;
@@ -46,6 +47,8 @@ struct Settings {
     k: usize,
     t: usize,
     scoring: Scoring,
+    /// L and m of the bounded search.
+    bounds: Option<(usize, usize)>,
 }
 
 impl Settings {
@@ -53,7 +56,9 @@ impl Settings {
         let r = &params.registration;
         let scoring = Scoring { metric: r.metric, threshold: r.inlier_threshold as f32 };
         let (k, t) = (r.pivots as usize, r.triples_per_pivot as usize);
-        Self { tau: r.tau as f32, r: r.min_length as f32, k, t, scoring }
+        let bounds = (r.bounded_row_capacity as usize, r.bounded_pool_size as usize);
+        let bounds = (r.search == Search::Bounded).then_some(bounds);
+        Self { tau: r.tau as f32, r: r.min_length as f32, k, t, scoring, bounds }
     }
 
     fn registration(&self) -> RegistrationParams {
@@ -61,6 +66,10 @@ impl Settings {
         (r.tau, r.min_length) = (f64::from(self.tau), f64::from(self.r));
         (r.pivots, r.triples_per_pivot) = (self.k as i64, self.t as i64);
         (r.metric, r.inlier_threshold) = (self.scoring.metric, f64::from(self.scoring.threshold));
+        if let Some((capacity, pool)) = self.bounds {
+            r.search = Search::Bounded;
+            (r.bounded_row_capacity, r.bounded_pool_size) = (capacity as i64, pool as i64);
+        }
         r
     }
 }
@@ -71,6 +80,7 @@ const INDOOR: Settings = Settings {
     k: 200,
     t: 2,
     scoring: Scoring { metric: Metric::Quadratic, threshold: 0.1 },
+    bounds: None,
 };
 
 /// What a search leaves behind.
@@ -78,6 +88,7 @@ const INDOOR: Settings = Settings {
 struct Answer {
     pivots: Vec<(usize, usize, u32)>,
     triples: Vec<[u32; 4]>,
+    truncation: Truncation,
     /// Bits of the pose, score, inliers; best first.
     ranked: Vec<([u64; 12], u64, u32)>,
 }
@@ -101,12 +112,22 @@ struct Cpu {
 impl Cpu {
     fn search(&mut self, layout: &Layout, s: &Settings) -> Answer {
         let deadline = Deadline::after_ms(Instant::now(), 0.0);
-        let view = View { voters: &self.fog, fog: &self.fog, edges: &self.fog };
+        let mut view = View { voters: &self.fog, fog: &self.fog, edges: &self.fog };
+        let (mut bounded, mut truncation) = (Bounded::with_capacity(0), Truncation::default());
         let (mut order, mut kept, mut slots, mut triples, mut found) =
             (vec![], vec![], Slots::default(), vec![], vec![]);
-        pivots::select(view, s.k, &mut self.lanes, &mut order, deadline).expect("no deadline");
+        match s.bounds {
+            None => pivots::select(view, s.k, &mut self.lanes, &mut order, deadline).expect("no deadline"),
+            Some((capacity, pool)) => {
+                truncation =
+                    bounded.build(&self.fog, capacity, &mut self.lanes, deadline).expect("no deadline");
+                view = View { voters: &bounded.voters, edges: &bounded.edges, ..view };
+                truncation.pool =
+                    pivots::select_bounded(view, s.k, pool, &mut self.lanes, deadline).expect("no deadline");
+            }
+        }
         pivots::merge(&mut self.lanes, s.k, &mut kept);
-        let extent = Extent { pivots: s.k, per_pivot: s.t, complete: true };
+        let extent = Extent { pivots: s.k, per_pivot: s.t, complete: s.bounds.is_none() };
         cliques::search(view, &kept, extent, &mut self.lanes, &mut slots, &mut triples, deadline)
             .expect("no deadline");
         let height = f64::from(s.tau);
@@ -117,6 +138,7 @@ impl Cpu {
         Answer {
             pivots: kept.iter().map(|p| (p.u(), p.v(), p.score())).collect(),
             triples: triples.iter().map(|t| [t.corners[0], t.corners[1], t.corners[2], t.score]).collect(),
+            truncation,
             ranked: ranking.iter().map(|i| bits(&found[*i])).collect(),
         }
     }
@@ -133,6 +155,7 @@ fn gpu_search(gpu: &mut GpuEngine, s: &Settings, gone: Option<&[u64]>) -> (Answe
     let answer = Answer {
         pivots: pivots.iter().map(|p| (p.u(), p.v(), p.score())).collect(),
         triples: found.iter().map(|(triple, _)| *triple).collect(),
+        truncation: totals.truncation(),
         ranked: ranked.iter().map(bits).collect(),
     };
     assert_eq!(answer.triples.len(), totals.triples as usize);
@@ -142,6 +165,7 @@ fn gpu_search(gpu: &mut GpuEngine, s: &Settings, gone: Option<&[u64]>) -> (Answe
 fn same(what: &str, got: &Answer, expected: &Answer) {
     assert_eq!(got.pivots, expected.pivots, "{what}: pivots");
     assert_eq!(got.triples, expected.triples, "{what}: triples");
+    assert_eq!(got.truncation, expected.truncation, "{what}: truncation");
     assert_eq!(got.ranked.len(), expected.ranked.len(), "{what}: hypotheses");
     for (k, (got, expected)) in got.ranked.iter().zip(&expected.ranked).enumerate() {
         assert_eq!(got, expected, "{what}: hypothesis {k}");
@@ -226,6 +250,7 @@ fn random_sizes_lengths_and_numbers_of_pivots() {
             k: rng.random_range(0.0f64..7.6).exp() as usize,
             t: rng.random_range(1..=16),
             scoring: Scoring { metric: Metric::Linear, threshold: rng.random_range(0.01..0.4) },
+            bounds: None,
         };
         compare(&format!("seed {seed}, n = {n}"), &mut gpus, &problem(&rows), &settings);
     }
@@ -242,6 +267,14 @@ fn ties_are_broken_by_index_in_a_complete_graph() {
             let s = Settings { tau: 1.0, r: 0.0, k, t: 3, ..INDOOR };
             let answer = compare(&format!("complete, n = {n}"), &mut gpus, &problem(&rows), &s);
             assert_eq!(answer.pivots.first(), Some(&(0, 1, n as u32 - 2)));
+            // All voters vote for an end, but none for itself.
+            for bounds in [(512, 32), (16, 2), (4096, 4096)] {
+                let s = Settings { bounds: Some(bounds), ..s };
+                let answer =
+                    compare(&format!("complete, n = {n}, {bounds:?}"), &mut gpus, &problem(&rows), &s);
+                let voters = bounds.0.min(n - 1) as u32;
+                assert!(answer.pivots.iter().all(|(_, _, score)| [voters - 1, voters].contains(score)));
+            }
         }
     }
 }
@@ -253,7 +286,12 @@ fn more_pivots_than_edges() {
     for (tau, k) in [(0.3, 500), (1.0, 20_000), (0.012, 50_000)] {
         let pose = random_pose(&mut rng, 3.0);
         let rows = planted(&mut rng, 260, 60, ROOM, 0.01, &pose);
-        compare(&format!("tau = {tau}"), &mut gpus, &problem(&rows), &Settings { tau, k, t: 4, ..INDOOR });
+        let problem = problem(&rows);
+        // With room for all, every edge that is kept is a pivot: all scores are compared.
+        for bounds in [None, Some((40, 4096)), Some((7, 4)), Some((1, 1))] {
+            let settings = Settings { tau, k, t: 4, bounds, ..INDOOR };
+            compare(&format!("tau = {tau}, {bounds:?}"), &mut gpus, &problem, &settings);
+        }
     }
 }
 
@@ -330,7 +368,15 @@ fn the_largest_problems() {
         compare(&format!("n = {n}"), &mut gpus, &problem(&rows), &street);
     }
     let rows = planted(&mut rng, 6000, 6000, STREET, 0.0, &pose);
-    compare("dense", &mut gpus, &problem(&rows), &Settings { r: 0.0, ..street });
+    let dense = problem(&rows);
+    let street = Settings { r: 0.0, ..street };
+    compare("dense", &mut gpus, &dense, &street);
+    let bounded = Settings { bounds: Some((512, 32)), ..street };
+    compare("dense, bounded", &mut gpus, &dense, &bounded);
+    let rows = planted(&mut rng, 32_768, 600, STREET, 0.05, &pose);
+    let answer = compare("n = 32768, bounded", &mut gpus, &problem(&rows), &bounded);
+    assert!(answer.truncation.pool > 0, "nothing is cut");
+    println!("{:.1} MB on the device with the bounded search", gpus[0].device_bytes() as f64 / 1e6);
 }
 
 /// Every digit of a result but its times and the name of the backend.
@@ -398,18 +444,23 @@ fn random_cases_have_the_same_bits() {
     let most = with(preset(false), "registration.max_correspondences", Value::Int(cases::MOST as i64));
     let Some((mut cpu, mut cuda)) = all(&most) else { return };
     let mut gpus = gpus(cases::MOST).expect("there is a device");
-    let mut found = [0; 3];
+    let mut found = [0; 4];
     cases::for_each_case(|case| {
-        if case.problem.len() >= 3 {
-            let answer = compare(&case.what, &mut gpus, &case.problem, &Settings::of(&case.params));
-            found[0] += usize::from(!answer.triples.is_empty());
+        for search in Search::WORDS {
+            let params = with(case.params.clone(), "registration.search", Value::Text((*search).into()));
+            let what = format!("{}, {search}", case.what);
+            if case.problem.len() >= 3 {
+                let answer = compare(&what, &mut gpus, &case.problem, &Settings::of(&params));
+                found[0] += usize::from(!answer.triples.is_empty());
+                found[1] += usize::from(answer.truncation != Truncation::default());
+            }
+            same_everywhere(&what, &mut cpu, &mut cuda, &case.problem, &params);
+            let result = cpu.register(&case.problem, &params);
+            found[2] += usize::from(result.status == Status::Ok);
+            found[3] += usize::from(result.runner_up.is_some());
         }
-        same_everywhere(&case.what, &mut cpu, &mut cuda, &case.problem, &case.params);
-        let result = cpu.register(&case.problem, &case.params);
-        found[1] += usize::from(result.status == Status::Ok);
-        found[2] += usize::from(result.runner_up.is_some());
     });
-    println!("{} cases: {found:?} with triples, ok, with a runner-up", cases::count());
+    println!("{} cases: {found:?} with triples, truncated, ok, with a runner-up", cases::count());
     assert!(found.iter().all(|n| *n > 0), "the test compares nothing");
 }
 
@@ -418,11 +469,21 @@ fn real_pairs_have_the_same_bits() {
     let Some((mut cpu, mut cuda)) = all(&preset(false)) else { return };
     let Some(pairs) = real_pairs() else { return };
     let mut gpus = gpus(16_384).expect("there is a device");
+    let mut truncated = 0;
     for pair in &pairs {
-        let (params, problem) = (preset(pair.outdoor), problem(&pair.rows));
-        compare(&pair.name, &mut gpus, &problem, &Settings::of(&params));
-        same_everywhere(&pair.name, &mut cpu, &mut cuda, &problem, &params);
+        let (mut params, problem) = (preset(pair.outdoor), problem(&pair.rows));
+        for bounds in [None, Some((512, 32)), Some((16, 2))] {
+            if let Some((capacity, pool)) = bounds {
+                let r = &mut params.registration;
+                (r.search, r.bounded_row_capacity, r.bounded_pool_size) = (Search::Bounded, capacity, pool);
+            }
+            let what = format!("{}, {bounds:?}", pair.name);
+            let answer = compare(&what, &mut gpus, &problem, &Settings::of(&params));
+            truncated += usize::from(answer.truncation != Truncation::default());
+            same_everywhere(&what, &mut cpu, &mut cuda, &problem, &params);
+        }
     }
+    assert!(truncated >= pairs.len(), "the bounded search cuts nothing");
     println!("{} real pairs", pairs.len());
 }
 
@@ -457,12 +518,15 @@ fn a_batch_gives_what_one_after_another_gives() {
         })
         .collect();
     for mut cuda in cuda {
-        let one_by_one: Vec<_> = problems.iter().map(|p| whole(&mut cuda, p, &params)).collect();
-        for _ in 0..3 {
-            let batch = cuda.register_batch(&problems, &params);
-            assert_eq!(batch.len(), problems.len());
-            for (got, expected) in batch.iter().zip(&one_by_one) {
-                assert_eq!(&every_digit(got), expected);
+        for search in Search::WORDS {
+            let params = with(params.clone(), "registration.search", Value::Text((*search).into()));
+            let one_by_one: Vec<_> = problems.iter().map(|p| whole(&mut cuda, p, &params)).collect();
+            for _ in 0..3 {
+                let batch = cuda.register_batch(&problems, &params);
+                assert_eq!(batch.len(), problems.len());
+                for (got, expected) in batch.iter().zip(&one_by_one) {
+                    assert_eq!(&every_digit(got), expected);
+                }
             }
         }
         assert!(cuda.register_batch(&[], &params).is_empty());

@@ -41,14 +41,14 @@ struct Settings {
 /// Who is joined with whom, by the formula.
 fn joined(layout: &Layout, rows: &[Correspondence], s: &Settings) -> Vec<Vec<bool>> {
     let n = layout.count();
-    let length = |points: &[Vec<f32>; 3], i: usize, j: usize| {
+    let length = |points: &[&[f32]; 3], i: usize, j: usize| {
         let d = [0, 1, 2].map(|k| points[k][i] - points[k][j]);
         ((d[0] * d[0] + d[1] * d[1]) + d[2] * d[2]).sqrt()
     };
     let mut m = vec![vec![false; n]; n];
     for i in 0..n {
         for j in 0..n {
-            let (ls, lt) = (length(&layout.source, i, j), length(&layout.target, i, j));
+            let (ls, lt) = (length(&layout.source(), i, j), length(&layout.target(), i, j));
             m[i][j] = (ls - lt).abs() < s.tau && ls + lt > s.r;
             if layout.up.is_some() {
                 let h = |k: usize| layout.height[k][i] - layout.height[k][j];

@@ -43,13 +43,14 @@ impl<T: Plain> DeviceBuffer<T> {
         Ok(Self { address, len, context: Arc::clone(context), item: PhantomData })
     }
 
-    /// Makes all bytes zero, at once.
+    /// Makes all bytes zero, at once. Not in the stream that waits for all others, which must not be
+    /// used while another thread gathers a graph.
     pub fn clear(&mut self) -> Result<(), GpuError> {
-        self.context.bind()?;
+        let stream = Stream::new(&self.context)?;
         // SAFETY: the memory is this long; zero bytes are a value of a plain type.
-        unsafe { result::memset_d8_sync(self.address, 0, self.bytes()) }.doing("clearing memory")?;
-        // Other streams do not wait for it by themselves.
-        result::ctx::synchronize().doing("clearing memory")
+        unsafe { result::memset_d8_async(self.address, 0, self.bytes(), stream.raw()) }
+            .doing("clearing memory")?;
+        stream.wait()
     }
 
     /// Bytes on the device.
@@ -114,6 +115,8 @@ pub struct PinnedBuffer<T> {
 
 // SAFETY: owned memory.
 unsafe impl<T: Send> Send for PinnedBuffer<T> {}
+// SAFETY: a shared reference only reads it.
+unsafe impl<T: Sync> Sync for PinnedBuffer<T> {}
 
 impl<T: Plain> PinnedBuffer<T> {
     /// Room for `len` items, at least one, all zero bytes.
@@ -128,6 +131,11 @@ impl<T: Plain> PinnedBuffer<T> {
         // SAFETY: `bytes` were allocated; zero bytes are a value of a plain type.
         unsafe { start.cast::<u8>().write_bytes(0, bytes) };
         Ok(Self { start, len, context: Arc::clone(context) })
+    }
+
+    /// Bytes on the host.
+    pub fn bytes(&self) -> usize {
+        self.len * std::mem::size_of::<T>()
     }
 
     /// Where the device finds it.
@@ -162,49 +170,54 @@ impl<T> Drop for PinnedBuffer<T> {
     }
 }
 
-/// Rows of the same length at two places, each `pitch` items apart.
+/// Rows of the same length at two places.
 pub struct Rows {
     /// Rows.
     pub count: usize,
     /// Items of a row that are copied.
     pub len: usize,
-    /// Items from the beginning of a row to that of the next.
-    pub pitch: usize,
+    /// Items from the beginning of a row to that of the next, on the host and on the device.
+    pub pitch: [usize; 2],
 }
 
-impl<T: Plain> PinnedBuffer<T> {
-    /// Copies rows to the same places of an array on the device, when the stream comes to it. The
-    /// host must not write to them before.
-    ///
-    /// # Safety
-    /// `address` is that of an array that holds the rows.
-    pub unsafe fn send_rows(&self, address: u64, rows: &Rows, stream: &Stream) -> Result<(), GpuError> {
-        let needed = rows.count.saturating_sub(1) * rows.pitch + rows.len;
-        if needed > self.len || rows.len > rows.pitch {
-            return Err(too_long());
-        }
-        let size = std::mem::size_of::<T>();
-        let copy = sys::CUDA_MEMCPY2D {
-            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
-            srcHost: self.start.cast_const().cast(),
-            srcPitch: rows.pitch * size,
-            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            dstDevice: address,
-            dstPitch: rows.pitch * size,
-            WidthInBytes: rows.len * size,
-            Height: rows.count,
-            srcXInBytes: 0,
-            srcY: 0,
-            srcDevice: 0,
-            srcArray: std::ptr::null_mut(),
-            dstXInBytes: 0,
-            dstY: 0,
-            dstHost: std::ptr::null_mut(),
-            dstArray: std::ptr::null_mut(),
-        };
-        // SAFETY: the rows lie within this memory, and within the device's as the caller promises.
-        unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream.raw()) }.result().doing("copying to the device")
+/// Copies rows of the host to an array on the device, when the stream comes to it; at once from
+/// memory that is not pinned.
+///
+/// # Safety
+/// `address` is that of an array that holds the rows, and `from` lives until it is copied. What is
+/// written to it before is copied, or not.
+pub unsafe fn send_rows<T: Plain>(
+    from: &[T],
+    address: u64,
+    rows: &Rows,
+    stream: &Stream,
+) -> Result<(), GpuError> {
+    let [host, device] = rows.pitch;
+    let needed = rows.count.saturating_sub(1) * host + rows.len;
+    if needed > from.len() || rows.len > host || rows.len > device {
+        return Err(too_long());
     }
+    let size = std::mem::size_of::<T>();
+    let copy = sys::CUDA_MEMCPY2D {
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcHost: from.as_ptr().cast(),
+        srcPitch: host * size,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstDevice: address,
+        dstPitch: device * size,
+        WidthInBytes: rows.len * size,
+        Height: rows.count,
+        srcXInBytes: 0,
+        srcY: 0,
+        srcDevice: 0,
+        srcArray: std::ptr::null_mut(),
+        dstXInBytes: 0,
+        dstY: 0,
+        dstHost: std::ptr::null_mut(),
+        dstArray: std::ptr::null_mut(),
+    };
+    // SAFETY: the rows lie within this memory, and within the device's as the caller promises.
+    unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream.raw()) }.result().doing("copying to the device")
 }
 
 fn too_long() -> GpuError {

@@ -19,11 +19,12 @@ use std::sync::Arc;
 
 const MAIN: &str = "all.cu";
 /// The sources; the first is compiled and includes the others.
-const SOURCES: [(&str, &str); 11] = [
+const SOURCES: [(&str, &str); 12] = [
     (MAIN, include_str!("../../kernels/all.cu")),
     ("common.cuh", include_str!("../../kernels/common.cuh")),
     ("fog.cu", include_str!("../../kernels/fog.cu")),
     ("sog.cu", include_str!("../../kernels/sog.cu")),
+    ("bound.cu", include_str!("../../kernels/bound.cu")),
     ("cliques.cu", include_str!("../../kernels/cliques.cu")),
     ("hypotheses.cu", include_str!("../../kernels/hypotheses.cu")),
     ("sums.cuh", include_str!("../../kernels/sums.cuh")),

@@ -23,12 +23,21 @@ impl<T> Doing<T> for Result<T, DriverError> {
     }
 }
 
+/// First architecture (which devices before it cannot run) and first driver with [`Start::Early`],
+/// in graphs too.
+const EARLY_ARCHITECTURE: i32 = 90;
+const EARLY_DRIVER: [i32; 2] = [12, 3];
+
 /// The device's primary context, held while this lives.
 pub struct Context {
     device: sys::CUdevice,
     raw: CUcontext,
     facts: device::Device,
     processors: u32,
+    /// CUDA that the driver supports.
+    driver: [i32; 2],
+    /// Bytes of the device in use when it was made.
+    in_use: usize,
 }
 
 // SAFETY: contexts of the driver may be used from any thread that makes them current.
@@ -41,6 +50,7 @@ impl Context {
     pub fn first() -> Result<Arc<Self>, GpuError> {
         // The library is there if this succeeds; without it the calls below would panic.
         let driver = device::probe().driver.map_err(GpuError::Absent)?;
+        let cuda = driver.cuda;
         let Some((ordinal, facts)) =
             driver.devices.iter().enumerate().find_map(|(n, d)| d.as_ref().ok().map(|d| (n, d)))
         else {
@@ -54,9 +64,9 @@ impl Context {
             .doing("asking for the number of multiprocessors")?;
         // SAFETY: `device` was returned by `get`.
         let raw = unsafe { result::primary_ctx::retain(device) }.doing("making a context")?;
-        let context =
-            Self { device, raw, facts: facts.clone(), processors: processors.max(1).unsigned_abs() };
-        context.bind()?;
+        let (facts, processors) = (facts.clone(), processors.max(1).unsigned_abs());
+        let mut context = Self { device, raw, facts, processors, driver: cuda, in_use: 0 };
+        context.in_use = context.in_use()?;
         Ok(Arc::new(context))
     }
 
@@ -64,6 +74,18 @@ impl Context {
     pub fn bind(&self) -> Result<(), GpuError> {
         // SAFETY: the context is retained.
         unsafe { result::ctx::set_current(self.raw) }.doing("binding the context")
+    }
+
+    /// Bytes of the device in use by all programs, this one included.
+    pub fn in_use(&self) -> Result<usize, GpuError> {
+        self.bind()?;
+        let (free, total) = result::mem_get_info().doing("asking for the free memory")?;
+        Ok(total.saturating_sub(free))
+    }
+
+    /// The same as it was right after the context was made.
+    pub fn in_use_at_start(&self) -> usize {
+        self.in_use
     }
 
     /// The device.
@@ -74,6 +96,19 @@ impl Context {
     /// Its multiprocessors.
     pub fn processors(&self) -> u32 {
         self.processors
+    }
+
+    /// The kernel can be started while the one before is at work ([`Start::Early`]), alone and in a
+    /// graph.
+    pub fn starts_early(&self, kernel: Kernel) -> Result<bool, GpuError> {
+        self.bind()?;
+        let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
+        let mut compiled_for = 0;
+        // SAFETY: the kernel is loaded; writes one integer.
+        unsafe { sys::cuFuncGetAttribute(&mut compiled_for, which, kernel.raw) }
+            .result()
+            .doing("asking what a kernel was compiled for")?;
+        Ok(compiled_for >= EARLY_ARCHITECTURE && self.driver >= EARLY_DRIVER)
     }
 
     /// Blocks of `block` threads of a kernel that a multiprocessor holds at once.
@@ -104,6 +139,18 @@ pub struct Stream {
 // SAFETY: as for `Context`.
 unsafe impl Send for Stream {}
 
+/// How a kernel starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// When what was queued before has ended.
+    After,
+    /// The same, and all its blocks at once: they wait for each other.
+    Together,
+    /// While the kernel queued before is still at work: it waits for the end of that itself, before
+    /// it looks at any memory. Needs [`Context::starts_early`].
+    Early,
+}
+
 /// Blocks and threads of a launch.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
@@ -111,6 +158,8 @@ pub struct Shape {
     pub grid: u32,
     /// Threads of a block.
     pub block: u32,
+    /// When they start.
+    pub start: Start,
 }
 
 impl Stream {
@@ -167,7 +216,8 @@ impl Stream {
     ///
     /// # Safety
     /// Number and types of the arguments are the kernel's, and the memory that they name holds
-    /// what the kernel reads and writes.
+    /// what the kernel reads and writes. A kernel that starts early waits as `arrive` of
+    /// `kernels/common.cuh` does.
     pub unsafe fn launch(
         &self,
         kernel: Kernel,
@@ -176,24 +226,34 @@ impl Stream {
     ) -> Result<(), GpuError> {
         let (grid, block) = ((shape.grid, 1, 1), (shape.block, 1, 1));
         // SAFETY: as the caller promises.
-        unsafe { result::launch_kernel(kernel.raw, grid, block, 0, self.raw, arguments) }
-            .doing("launching a kernel")
-    }
-
-    /// Launches a kernel whose blocks wait for each other; they must all be resident at once.
-    ///
-    /// # Safety
-    /// As for [`Stream::launch`].
-    pub unsafe fn launch_together(
-        &self,
-        kernel: Kernel,
-        shape: Shape,
-        arguments: &mut [*mut c_void],
-    ) -> Result<(), GpuError> {
-        let (grid, block) = ((shape.grid, 1, 1), (shape.block, 1, 1));
-        // SAFETY: as the caller promises.
-        unsafe { result::launch_cooperative_kernel(kernel.raw, grid, block, 0, self.raw, arguments) }
-            .doing("launching a cooperative kernel")
+        match shape.start {
+            Start::After => unsafe { result::launch_kernel(kernel.raw, grid, block, 0, self.raw, arguments) },
+            Start::Together => unsafe {
+                result::launch_cooperative_kernel(kernel.raw, grid, block, 0, self.raw, arguments)
+            },
+            Start::Early => {
+                let mut early = sys::CUlaunchAttribute {
+                    id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                    pad: [0; 4],
+                    value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+                };
+                let config = sys::CUlaunchConfig {
+                    gridDimX: shape.grid,
+                    gridDimY: 1,
+                    gridDimZ: 1,
+                    blockDimX: shape.block,
+                    blockDimY: 1,
+                    blockDimZ: 1,
+                    sharedMemBytes: 0,
+                    hStream: self.raw,
+                    attrs: &mut early,
+                    numAttrs: 1,
+                };
+                let (arguments, none) = (arguments.as_mut_ptr(), std::ptr::null_mut());
+                unsafe { sys::cuLaunchKernelEx(&config, kernel.raw, arguments, none) }.result()
+            }
+        }
+        .doing("launching a kernel")
     }
 }
 

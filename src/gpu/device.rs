@@ -1,5 +1,8 @@
 //! What CUDA there is on this machine. Nothing of NVIDIA needs to be installed to ask.
 
+use serde::Serialize;
+use std::fmt;
+
 /// What CUDA there is; every failure is a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaProbe {
@@ -31,6 +34,31 @@ pub struct Device {
     pub integrated: bool,
     /// Kernels whose blocks wait for each other can be launched.
     pub cooperative_launch: bool,
+}
+
+/// Memory that a CUDA backend takes to register one problem at a time, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DeviceMemory {
+    /// On the device: what a registration reads and writes.
+    pub device: usize,
+    /// On the host: pinned, read and written by the device itself.
+    pub pinned: usize,
+    /// On the device: kernels, and what allocations are rounded up by.
+    pub kernels: usize,
+    /// On the device before that: the context, the driver, and every other program.
+    pub context: usize,
+}
+
+impl fmt::Display for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [device, pinned, kernels, context] =
+            [self.device, self.pinned, self.kernels, self.context].map(|bytes| bytes as f64 * 1e-6);
+        write!(
+            f,
+            "{device:.1} MB on the device, {pinned:.1} MB pinned on the host; kernels {kernels:.1} MB, \
+             context, driver and other programs {context:.1} MB"
+        )
+    }
 }
 
 impl CudaProbe {

@@ -1,8 +1,7 @@
 //! The best hypotheses in different places, which are worth refining.
 
-use super::hypotheses::Hypothesis;
+use super::hypotheses::{single, Hypothesis};
 use super::layout::Probe;
-use super::refine::numbers;
 
 /// Hypotheses refined after the first search, and after that of the rivals.
 pub const CANDIDATES: [usize; 2] = [4, 2];
@@ -21,17 +20,17 @@ impl Default for Candidates {
 }
 
 impl Candidates {
-    /// The first `most` of `ranked` (best first) that lie further than `theta` (m, root mean square
-    /// over the probe) from those before them. Hypotheses with less than half the support of the
+    /// The first `most` of `ranked` (best first) whose mean squared distance over the probe is above
+    /// `theta2` (m^2) from those before them. Hypotheses with less than half the support of the
     /// best are not refined to beat it.
-    pub fn choose(ranked: impl Iterator<Item = Hypothesis>, most: usize, probe: &Probe, theta: f64) -> Self {
+    pub fn choose(ranked: impl Iterator<Item = Hypothesis>, most: usize, probe: &Probe, theta2: f32) -> Self {
         let mut chosen = Self::default();
         for hypothesis in ranked {
             if chosen.len == most || chosen.first().is_some_and(|best| hypothesis.score * 2 < best.score) {
                 break;
             }
-            let pose = numbers(&hypothesis.pose);
-            if chosen.iter().all(|other| probe.apart2(&numbers(&other.pose), &pose) > theta * theta) {
+            let pose = single(&hypothesis.pose);
+            if chosen.iter().all(|other| probe.apart2(&single(&other.pose), &pose) > theta2) {
                 chosen.push(hypothesis);
             }
         }

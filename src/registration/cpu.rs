@@ -124,12 +124,15 @@ impl Engine for CpuSearch {
         let [pivots, _] = finish::pivots(r);
         let summary = self.search(task, pivots, clock)?;
         self.candidates = self.refine_best(task, CANDIDATES[0]);
+        self.candidates.sort();
         let best = self.candidates.first();
         let best =
             best.and_then(|best| self.refiner.go_on(layout, &self.start, &best.pose, theta, Aim::Best));
-        let Some(best) = best.map(|pose| scored(task, pose)) else {
+        let Some(pose) = best else {
             return Ok((summary, None));
         };
+        let (score, inliers) = hypotheses::score(layout, &pose, scoring(r));
+        let best = Hypothesis { pose, score, inliers };
         let theta2 = scoring(r).threshold * scoring(r).threshold;
         for i in hypotheses::within(layout, &best.pose, theta2) {
             mask[i] = true;
@@ -148,18 +151,14 @@ impl Engine for CpuSearch {
     ) -> Result<(), Stop> {
         let Task { layout, r, deadline } = task;
         let (pose, theta) = (&found.best.pose, r.inlier_threshold);
-        let mut consider = |others: &Candidates| {
-            others.iter().for_each(|other| see(examine::rival(layout, pose, mask, other, theta)));
-        };
-        consider(&self.candidates);
+        let compare = |other: &Pose| examine::rival(layout, pose, mask, other, theta, scoring(r));
+        self.candidates.iter().for_each(|other| see(compare(&other.pose)));
         if layout.is_weighted() {
             // Support is counted, not weighed: where few heavy correspondences have pulled the
             // pose away from many light ones, these speak for another.
-            let mut unweighted = Candidates::default();
-            if let Some(pose) = self.refiner.refine(layout, pose, theta, Aim::RankUnweighted) {
-                unweighted.push(scored(task, pose));
+            if let Some(other) = self.refiner.refine(layout, pose, theta, Aim::RankUnweighted) {
+                see(compare(&other));
             }
-            consider(&unweighted);
         }
         self.gone.clear();
         self.gone.resize(layout.padded() / BLOCK, 0);
@@ -170,33 +169,34 @@ impl Engine for CpuSearch {
         clock.lap(|s| &mut s.refine);
         let [_, pivots] = finish::pivots(r);
         self.search(task, pivots, clock)?;
-        consider(&self.refine_best(task, CANDIDATES[1]));
+        let mut others = [None; CANDIDATES[1]];
+        let refined = self.refine_best(task, CANDIDATES[1]);
+        others.iter_mut().zip(refined.iter()).for_each(|(place, other)| *place = Some(compare(&other.pose)));
+        others.sort_by_key(|other| std::cmp::Reverse(other.map(|other| other.other.rank())));
+        others.into_iter().flatten().for_each(see);
         Ok(())
     }
 }
 
-/// A pose with its support.
-fn scored(task: Task, pose: Pose) -> Hypothesis {
-    let (score, inliers) = hypotheses::score(task.layout, &pose, scoring(task.r));
-    Hypothesis { pose, score, inliers }
-}
-
 impl CpuSearch {
-    /// Refines the best hypotheses that lie apart; the best of the results first.
+    /// Refines the best hypotheses that lie apart, each with its support among the correspondences
+    /// that are near its start. `start` is that of the best.
     fn refine_best(&mut self, task: Task, most: usize) -> Candidates {
-        let theta = task.r.inlier_threshold;
-        let starts = Candidates::choose(self.trail.ranked(), most, &task.layout.probe, theta);
+        let (layout, theta, scoring) = (task.layout, task.r.inlier_threshold, scoring(task.r));
+        let theta2 = scoring.threshold * scoring.threshold;
+        let starts = Candidates::choose(self.trail.ranked(), most, &layout.probe, theta2);
         let mut refined = Candidates::default();
         for start in starts.iter() {
-            if let Some(pose) = self.refiner.refine(task.layout, &start.pose, theta, Aim::Rank) {
-                let scored = scored(task, pose);
+            if let Some(pose) = self.refiner.refine(layout, &start.pose, theta, Aim::Rank) {
+                let near = (&start.pose, refine::reach2(theta));
+                let (score, inliers) = hypotheses::score_near(layout, &pose, scoring, near);
+                let scored = Hypothesis { pose, score, inliers };
                 if refined.iter().all(|other| other.rank() < scored.rank()) {
                     self.start = start.pose;
                 }
                 refined.push(scored);
             }
         }
-        refined.sort();
         refined
     }
 

@@ -1,8 +1,8 @@
 //! Measurements under a pose on the CPU. The arithmetic and its order are those of
 //! `kernels/examine.cu`.
 
-use super::findings::{Information, Measured, Mirror, Rival};
-use super::hypotheses::Hypothesis;
+use super::findings::{Comparison, Information, Measured, Mirror, Rival};
+use super::hypotheses::{self, place, single, Hypothesis, Scoring};
 use super::layout::Layout;
 use super::refine::{apply, influence, numbers, pose_of, Aim, Numbers, Refiner};
 use super::sums::{symmetric_eigen, Sums, LANES};
@@ -46,7 +46,8 @@ impl Examiner {
         x.iter().zip(y).zip(z).map(|((x, y), z)| [*x, *y, *z])
     }
 
-    /// Measures under a pose; `mask` says which correspondences are its inliers.
+    /// Measures under a pose; `mask` says which correspondences are its inliers. The refiner has just
+    /// made the pose.
     pub fn examine(
         &mut self,
         layout: &Layout,
@@ -63,7 +64,9 @@ impl Examiner {
             self.points.iter_mut().zip(p.iter()).for_each(|(column, value)| column.push(*value));
         }
         let pose = numbers(pose);
-        let scattered = scatter(self.points(), |_| 1.0);
+        let weight = refiner.weight();
+        let about = self.points().next().unwrap_or_default();
+        let scattered = scatter(self.points(), about, |_| 1.0);
         let upright = layout.up.is_some();
         Measured {
             inliers: self.inliers.len(),
@@ -72,7 +75,7 @@ impl Examiner {
             samples: SAMPLES.min(layout.count()),
             chance_hits: chance_hits(layout, &pose, theta),
             spread: scattered.map_or([0.0; 3], |(_, values, _)| values.map(|v| v.max(0.0))),
-            mirror: scattered.and_then(|s| mirror(layout, &pose, &s, theta, refiner)),
+            mirror: scattered.and_then(|s| mirror(layout, &pose, &s, theta, weight, refiner)),
             information: information(layout, &pose, theta),
         }
     }
@@ -104,7 +107,7 @@ impl Examiner {
                 let g = 1.0 + beside(p, centre, axis, per_theta2);
                 1.0 / (g * g)
             };
-            match scatter(self.points(), weight) {
+            match scatter(self.points(), centre, weight) {
                 Some((c, _, axes)) => (centre, axis) = (c, axes[0]),
                 None => return 0,
             }
@@ -122,32 +125,31 @@ fn beside(p: [f64; 3], centre: [f64; 3], axis: [f64; 3], per_theta2: f64) -> f64
 
 /// Points lie within half a threshold (root mean square) of a line or a point.
 pub fn is_line(points: impl Iterator<Item = [f64; 3]> + Clone, theta: f64) -> bool {
-    scatter(points, |_| 1.0).is_none_or(|(_, values, _)| values[1] < 0.25 * theta * theta)
+    let about = points.clone().next().unwrap_or_default();
+    scatter(points, about, |_| 1.0).is_none_or(|(_, values, _)| values[1] < 0.25 * theta * theta)
 }
 
+/// Sums are taken about a point that is near the centroid, or among the points.
 fn scatter(
-    points: impl Iterator<Item = [f64; 3]> + Clone,
+    points: impl Iterator<Item = [f64; 3]>,
+    about: [f64; 3],
     weight: impl Fn([f64; 3]) -> f64,
 ) -> Option<Scatter> {
-    let mut first = Sums::<4>::new();
-    for (i, p) in points.clone().enumerate() {
+    let mut sums = Sums::<10>::new();
+    for (i, p) in points.enumerate() {
         let w = weight(p);
-        first.add(i, [w, w * p[0], w * p[1], w * p[2]]);
+        let d = [p[0] - about[0], p[1] - about[1], p[2] - about[2]];
+        let [x, y, z] = d.map(|d| w * d);
+        sums.add(i, [w, x, y, z, x * d[0], y * d[1], z * d[2], x * d[1], x * d[2], y * d[2]]);
     }
-    let [total, sx, sy, sz] = first.totals();
+    let [total, x, y, z, square @ ..] = sums.totals();
     if !(total > 0.0 && total.is_finite()) {
         return None;
     }
-    let centre = [sx / total, sy / total, sz / total];
-    let mut second = Sums::<6>::new();
-    for (i, p) in points.enumerate() {
-        let w = weight(p);
-        let d = [p[0] - centre[0], p[1] - centre[1], p[2] - centre[2]];
-        let wd = d.map(|d| w * d);
-        second.add(i, [wd[0] * d[0], wd[1] * d[1], wd[2] * d[2], wd[0] * d[1], wd[0] * d[2], wd[1] * d[2]]);
-    }
-    let (values, axes) = symmetric_eigen(&second.totals().map(|s| s / total));
-    Some((centre, values, axes))
+    let m = [x / total, y / total, z / total];
+    let products = [m[0] * m[0], m[1] * m[1], m[2] * m[2], m[0] * m[1], m[0] * m[2], m[1] * m[2]];
+    let (values, axes) = symmetric_eigen(&std::array::from_fn(|k| square[k] / total - products[k]));
+    Some(([about[0] + m[0], about[1] + m[1], about[2] + m[2]], values, axes))
 }
 
 /// Hits of targets but their own by source points, each brought to where the pose takes it.
@@ -160,7 +162,8 @@ fn chance_hits(layout: &Layout, pose: &Numbers, theta: f64) -> u64 {
         let i = k * n / samples;
         let s = layout.source_at(i);
         let q = apply(pose, [s.x, s.y, s.z]).map(|v| v as f32);
-        let d = [q[0] - layout.target[0][i], q[1] - layout.target[1][i], q[2] - layout.target[2][i]];
+        let t = layout.target();
+        let d = [q[0] - t[0][i], q[1] - t[1][i], q[2] - t[2][i]];
         let own = (d[0] * d[0] + d[1] * d[1]) + d[2] * d[2] < theta2;
         hits += u64::from(count_near(layout, q, theta2)) - u64::from(own);
     }
@@ -170,8 +173,8 @@ fn chance_hits(layout: &Layout, pose: &Numbers, theta: f64) -> u64 {
 #[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
 fn count_near(layout: &Layout, q: [f32; 3], theta2: f32) -> u32 {
     let mut count = 0;
-    let t = &layout.target;
-    for ((x, y), z) in t[0].iter().zip(&t[1]).zip(&t[2]) {
+    let t = layout.target();
+    for ((x, y), z) in t[0].iter().zip(t[1]).zip(t[2]) {
         let (x, y, z) = (q[0] - x, q[1] - y, q[2] - z);
         count += u32::from((x * x + y * y) + z * z < theta2);
     }
@@ -194,10 +197,11 @@ fn mirror(
     pose: &Numbers,
     (centre, _, axes): &Scatter,
     theta: f64,
+    weight: f64,
     refiner: &mut Refiner,
 ) -> Option<Mirror> {
     let start = pose_of(&mirrored(pose, centre, &axes[2]));
-    let mirror = numbers(&refiner.refine(layout, &start, theta, Aim::Rank)?);
+    let mirror = numbers(&refiner.refine(layout, &start, theta, Aim::Rival(weight))?);
     let per_theta2 = 1.0 / (theta * theta);
     // NaN, of absurd coordinates, becomes 1 too.
     let loss = |pose: &Numbers, i: usize| (residual(layout, pose, i).1 * per_theta2).min(1.0);
@@ -236,7 +240,7 @@ fn information(layout: &Layout, pose: &Numbers, theta: f64) -> Information {
         let s = layout.source_at(i);
         radius2 = radius2.max((s.x * s.x + s.y * s.y) + s.z * s.z);
         let (p, e2) = residual(layout, pose, i);
-        let w = influence(e2 * per_theta2, f64::from(layout.weight[i]));
+        let w = influence(e2 * per_theta2, f64::from(layout.weight()[i]));
         if w > 0.0 {
             let wp = p.map(|p| w * p);
             let [x, y, z] = wp;
@@ -257,26 +261,35 @@ fn information(layout: &Layout, pose: &Numbers, theta: f64) -> Information {
     }
 }
 
-/// Compares `other` with the pose whose inliers are in `mask`.
-pub fn rival(layout: &Layout, pose: &Pose, mask: &[bool], other: &Hypothesis, theta: f64) -> Rival {
-    let (pose, numbers) = (numbers(pose), numbers(&other.pose));
-    let mut sums = Sums::<1>::new();
-    let (mut of_either, mut only_pose, mut only_other) = (0, 0, 0);
+/// Compares another pose with the one whose inliers are in `mask`. Single precision, as the scores.
+pub fn rival(
+    layout: &Layout,
+    pose: &Pose,
+    mask: &[bool],
+    other: &Pose,
+    theta: f64,
+    scoring: Scoring,
+) -> Rival {
+    let (a, b) = (single(pose), single(other));
+    let theta2 = scoring.threshold * scoring.threshold;
+    let per_theta2 = 1.0 / theta2;
+    let (source, target) = (layout.source(), layout.target());
+    let mut found = Comparison::default();
     for (i, inlier) in mask.iter().enumerate() {
-        let (q, e2) = residual(layout, &numbers, i);
-        let within = e2 < theta * theta;
+        let (s, t) = (source.map(|array| array[i]), target.map(|array| array[i]));
+        let q = place(&b, s);
+        let e = [q[0] - t[0], q[1] - t[1], q[2] - t[2]];
+        let within = (e[0] * e[0] + e[1] * e[1]) + e[2] * e[2] < theta2;
         if *inlier || within {
-            let s = layout.source_at(i);
-            let p = apply(&pose, [s.x, s.y, s.z]);
+            let p = place(&a, s);
             let d = [p[0] - q[0], p[1] - q[1], p[2] - q[2]];
-            sums.add(i, [(d[0] * d[0] + d[1] * d[1]) + d[2] * d[2]]);
-            of_either += 1;
+            found.add(((d[0] * d[0] + d[1] * d[1]) + d[2] * d[2]) * per_theta2);
         }
-        only_pose += usize::from(*inlier && !within);
-        only_other += usize::from(within && !*inlier);
+        found.only_pose += u32::from(*inlier && !within);
+        found.only_other += u32::from(within && !*inlier);
     }
-    let [apart2] = sums.totals();
-    Rival { other: *other, apart2, of_either, only_pose, only_other }
+    let (score, inliers) = hypotheses::score(layout, other, scoring);
+    found.rival(Hypothesis { pose: *other, score, inliers }, theta)
 }
 
 const _: () = assert!(LANES == 256, "the layout of the kernels");

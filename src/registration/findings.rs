@@ -91,20 +91,57 @@ pub struct Information {
 pub struct Rival {
     /// The pose and its support.
     pub other: Hypothesis,
-    /// Sum of the squared distances by which the two lay the inliers of either apart, m^2.
+    /// Mean squared distance by which the two lay the inliers of either apart, m^2.
     pub apart2: f64,
-    /// Inliers of either.
-    pub of_either: usize,
     /// Inliers of the pose alone.
     pub only_pose: usize,
     /// Inliers of the other alone.
     pub only_other: usize,
 }
 
+/// A squared distance of one threshold, in the whole numbers that are summed.
+const APART_UNIT: f32 = 1024.0;
+/// Squared distances are not counted beyond this many of the squared threshold.
+const FARTHEST: f32 = 1e6;
+
+/// Sums over the inliers of two poses: whole numbers, so their order is free.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Squared distances by which the poses lay the inliers of either apart, in units of the squared
+    /// threshold / 1024.
+    pub apart: u64,
+    /// Inliers of either.
+    pub of_either: u32,
+    /// Inliers of the pose alone.
+    pub only_pose: u32,
+    /// Inliers of the other alone.
+    pub only_other: u32,
+}
+
+impl Comparison {
+    /// Adds a squared distance, in units of the squared threshold, of an inlier of either.
+    pub fn add(&mut self, apart2: f32) {
+        // At most 1.024e9: whole numbers of 32 bits hold it.
+        self.apart += u64::from((apart2.min(FARTHEST) * APART_UNIT) as u32);
+        self.of_either += 1;
+    }
+
+    /// What it says of the other pose; `theta`: the threshold, m.
+    pub fn rival(&self, other: Hypothesis, theta: f64) -> Rival {
+        let mean = self.apart as f64 / f64::from(self.of_either.max(1));
+        Rival {
+            other,
+            apart2: mean / f64::from(APART_UNIT) * (theta * theta),
+            only_pose: self.only_pose as usize,
+            only_other: self.only_other as usize,
+        }
+    }
+}
+
 impl Rival {
     /// Root mean square distance (m) by which the two lay the inliers of either apart.
     pub fn separation(&self) -> f64 {
-        (self.apart2 / self.of_either.max(1) as f64).sqrt()
+        self.apart2.sqrt()
     }
 
     /// Inliers of the other alone, relative to the inliers of the pose alone, at most 1. What both

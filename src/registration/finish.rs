@@ -12,6 +12,7 @@ use super::result::{Reason, Registration, RunnerUp, StageTimes};
 use super::uncertainty::uncertainty;
 use super::Problem;
 use crate::geometry::{Pose, Vector};
+use crate::gpu::device::DeviceMemory;
 use crate::gpu::GpuError;
 use crate::params::{Params, RegistrationParams};
 use crate::status::Status;
@@ -63,6 +64,14 @@ pub(super) trait Engine: Send + 'static {
     fn twin(&self) -> Option<Result<Self, GpuError>>
     where
         Self: Sized;
+    /// Memory of a device that it takes.
+    fn memory(&self) -> Option<DeviceMemory> {
+        None
+    }
+    /// Where problems of up to `capacity` correspondences are laid out for it.
+    fn layout(&self, capacity: usize) -> Layout {
+        Layout::with_capacity(capacity)
+    }
     /// Hands over a problem; it may work on it from now on.
     fn begin(&mut self, task: Task) -> Result<(), Stop>;
     /// The best pose with its measurements, `None` if no three correspondences give one. Sets the
@@ -99,11 +108,11 @@ pub(super) struct Pipeline<E> {
 impl<E: Engine> Pipeline<E> {
     /// Memory for `capacity` correspondences.
     pub fn new(engine: E, capacity: usize) -> Self {
-        let now = Instant::now();
+        let (now, layout) = (Instant::now(), engine.layout(capacity));
         Self {
             engine,
             capacity,
-            layout: Layout::with_capacity(capacity),
+            layout,
             clock: Clock::start(now),
             deadline: Deadline::after_ms(now, 0.0),
             begun: Ok(()),
@@ -200,6 +209,10 @@ impl<E: Engine> Backend for Pipeline<E> {
     fn twin(&self) -> Option<Result<Box<dyn Backend>, GpuError>> {
         let twin = self.engine.twin()?;
         Some(twin.map(|engine| Box::new(Self::new(engine, self.capacity)) as Box<dyn Backend>))
+    }
+
+    fn memory(&self) -> Option<DeviceMemory> {
+        self.engine.memory()
     }
 
     fn begin(&mut self, problem: &Problem, params: &Params) {

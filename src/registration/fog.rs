@@ -214,17 +214,17 @@ pub fn count_common(a: &[u64], b: &[u64]) -> u32 {
     a.iter().zip(b).map(|(a, b)| u64::from((a & b).count_ones())).sum::<u64>() as u32
 }
 
-/// Fetches a row into the cache while another one is counted.
+/// Fetches items into the cache while others are worked on.
 #[inline]
-pub fn prefetch(row: &[u64]) {
+pub fn prefetch<T>(items: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    for line in row.chunks(LINE) {
+    for offset in (0..std::mem::size_of_val(items)).step_by(8 * LINE) {
         use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
         // SAFETY: a hint; it cannot fault.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(items.as_ptr().cast::<i8>().wrapping_add(offset)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = row;
+    let _ = items;
 }
 
 /// Indices of the bits set, ascending.
@@ -279,7 +279,7 @@ impl Rule {
 
 /// The edges between 64 rows from `i0` and 64 columns from `j0`.
 fn fill_tile(layout: &Layout, rule: Rule, i0: usize, j0: usize, tile: &mut [u64; BLOCK]) {
-    let points = [&layout.source, &layout.target];
+    let points = [layout.source(), layout.target()];
     let restricted = layout.up.is_some() || !layout.ids[0].is_empty();
     let mut columns: Columns = [[[f32::NAN; BLOCK]; 3]; 2];
     for k in 0..2 {

@@ -91,7 +91,17 @@ fn pose_of(layout: &Layout, triple: &Triple, min_height: f64) -> Option<Pose> {
 
 /// Score (units of 1 / [`UNIT`]) and inliers of a pose over all correspondences.
 pub fn score(layout: &Layout, pose: &Pose, scoring: Scoring) -> (u64, u32) {
-    score_rows(layout, &single(pose), scoring)
+    score_rows(layout, &single(pose), scoring, None)
+}
+
+/// The same over those whose squared residual under the pose `start` is below `limit2` (m^2).
+pub fn score_near(
+    layout: &Layout,
+    pose: &Pose,
+    scoring: Scoring,
+    (start, limit2): (&Pose, f32),
+) -> (u64, u32) {
+    score_rows(layout, &single(pose), scoring, Some((single(start), limit2)))
 }
 
 /// The correspondences whose squared residual under a pose is below `limit2` (m^2), ascending. The
@@ -111,7 +121,7 @@ pub fn within<'a>(layout: &'a Layout, pose: &Pose, limit2: f32) -> impl Iterator
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
-fn near_bits(layout: &Layout, pose: &[RowOfPose; 3], start: usize, limit2: f32) -> u64 {
+fn near_bits(layout: &Layout, pose: &Single, start: usize, limit2: f32) -> u64 {
     let mut square = [0f32; CHUNK];
     square_residuals(layout, pose, start, &mut square);
     square.iter().enumerate().map(|(k, s)| u64::from(*s < limit2) << k).sum()
@@ -119,50 +129,56 @@ fn near_bits(layout: &Layout, pose: &[RowOfPose; 3], start: usize, limit2: f32) 
 
 /// Squared residuals of a chunk, m^2; NaN in the padding.
 #[inline(always)]
-fn square_residuals(layout: &Layout, pose: &[RowOfPose; 3], start: usize, square: &mut [f32; CHUNK]) {
+fn square_residuals(layout: &Layout, pose: &Single, start: usize, square: &mut [f32; CHUNK]) {
     let range = start..start + CHUNK;
-    let (s, t) = (&layout.source, &layout.target);
+    let (s, t) = (layout.source(), layout.target());
     let (sx, sy, sz) = (&s[0][range.clone()], &s[1][range.clone()], &s[2][range.clone()]);
     let (tx, ty, tz) = (&t[0][range.clone()], &t[1][range.clone()], &t[2][range]);
     for i in 0..CHUNK {
-        let p = [sx[i], sy[i], sz[i]];
-        let (x, y, z) = (pose[0].at(&p) - tx[i], pose[1].at(&p) - ty[i], pose[2].at(&p) - tz[i]);
+        let [x, y, z] = place(pose, [sx[i], sy[i], sz[i]]);
+        let (x, y, z) = (x - tx[i], y - ty[i], z - tz[i]);
         square[i] = (x * x + y * y) + z * z;
     }
 }
 
-/// One row of a pose in single precision: three of the rotation, one of the translation.
-#[derive(Clone, Copy)]
-struct RowOfPose([f32; 4]);
+/// A pose in single precision: rows of three of the rotation and one of the translation.
+pub type Single = [[f32; 4]; 3];
 
-impl RowOfPose {
-    #[inline(always)]
-    fn at(&self, p: &[f32; 3]) -> f32 {
-        ((self.0[0] * p[0] + self.0[1] * p[1]) + self.0[2] * p[2]) + self.0[3]
-    }
+/// A pose in single precision.
+pub fn single(pose: &Pose) -> Single {
+    let (r, t) = (&pose.rotation, &pose.translation);
+    [0, 1, 2].map(|k| [r[(k, 0)] as f32, r[(k, 1)] as f32, r[(k, 2)] as f32, t[k] as f32])
 }
 
-fn single(pose: &Pose) -> [RowOfPose; 3] {
-    let (r, t) = (pose.rotation.map(|v| v as f32), pose.translation.map(|v| v as f32));
-    [0, 1, 2].map(|k| RowOfPose([r[(k, 0)], r[(k, 1)], r[(k, 2)], t[k]]))
+/// Where the pose takes a point.
+#[inline(always)]
+pub fn place(pose: &Single, p: [f32; 3]) -> [f32; 3] {
+    pose.map(|row| ((row[0] * p[0] + row[1] * p[1]) + row[2] * p[2]) + row[3])
 }
 
 /// Rows scored in one go; their sum of whole numbers fits 32 bits.
 const CHUNK: usize = 64;
 
 #[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
-fn score_rows(layout: &Layout, pose: &[RowOfPose; 3], scoring: Scoring) -> (u64, u32) {
+fn score_rows(layout: &Layout, pose: &Single, scoring: Scoring, near: Option<(Single, f32)>) -> (u64, u32) {
     let theta2 = scoring.threshold * scoring.threshold;
     let per_theta2 = 1.0 / theta2;
     let (mut total, mut inliers) = (0u64, 0u32);
     for start in (0..layout.padded()).step_by(CHUNK) {
         let mut square = [0f32; CHUNK];
         square_residuals(layout, pose, start, &mut square);
+        if let Some((near, limit2)) = &near {
+            let mut under = [0f32; CHUNK];
+            square_residuals(layout, near, start, &mut under);
+            for (square, under) in square.iter_mut().zip(under) {
+                *square = if under < *limit2 { *square } else { f32::NAN };
+            }
+        }
         // False for the NaN of the padding.
         let count: u32 = square.iter().map(|s| u32::from(*s < theta2)).sum();
         if count > 0 {
             inliers += count;
-            let weight = &layout.weight[start..start + CHUNK];
+            let weight = &layout.weight()[start..start + CHUNK];
             total += match scoring.metric {
                 Metric::Inliers => gain(&square, weight, theta2, |_| 1.0),
                 Metric::Linear => gain(&square, weight, theta2, |s| 1.0 - (s * per_theta2).sqrt()),

@@ -36,6 +36,9 @@ const FEW_ITERATIONS: usize = 16;
 const FINE: f64 = 1e-6;
 /// The same where a pose is only to be ranked.
 const COARSE: f64 = 1e-3;
+/// Iterations after which a pose may be given up, if its weight is below this share of the other's.
+const PATIENCE: usize = 4;
+const HOPELESS: f64 = 0.25;
 /// Added to the moments of inertia, as a share of their sum: a line has no turn about itself.
 const DAMPING: f64 = 1e-9;
 
@@ -50,10 +53,12 @@ const SUMS: usize = 29;
 const ABREAST: usize = 8;
 
 /// How far a refinement goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aim {
     /// Good enough to be ranked.
     Rank,
+    /// The same, but given up where it falls far behind a pose of this weight.
+    Rival(f64),
     /// The same as if all correspondences had the same weight.
     RankUnweighted,
     /// The best.
@@ -112,6 +117,7 @@ pub struct Refiner {
     /// to a multiple of the lanes.
     near: [Vec<f64>; 7],
     sums: Box<Sums<SUMS>>,
+    weight: f64,
 }
 
 impl Refiner {
@@ -119,7 +125,12 @@ impl Refiner {
     pub fn with_capacity(max: usize) -> Self {
         let near = || Vec::with_capacity(max.next_multiple_of(LANES));
         let near = [near(), near(), near(), near(), near(), near(), near()];
-        Self { near, sums: Box::new(Sums::new()) }
+        Self { near, sums: Box::new(Sums::new()), weight: 0.0 }
+    }
+
+    /// Weight of influence before the last step of the last refinement.
+    pub fn weight(&self) -> f64 {
+        self.weight
     }
 
     /// The best pose near `start`, a reflection if `start` is one; `None` if no correspondence is
@@ -140,8 +151,9 @@ impl Refiner {
         self.gather(layout, start, reach2(theta), aim != Aim::RankUnweighted);
         let (step, most) = match aim {
             Aim::Best => (FINE, ITERATIONS),
-            Aim::Rank | Aim::RankUnweighted => (COARSE, FEW_ITERATIONS),
+            Aim::Rank | Aim::Rival(_) | Aim::RankUnweighted => (COARSE, FEW_ITERATIONS),
         };
+        let least = if let Aim::Rival(weight) = aim { HOPELESS * weight } else { 0.0 };
         let (per_theta2, up) = (1.0 / (theta * theta), layout.up.map(|[_, up]| [up.x, up.y, up.z]));
         let mut pose = numbers(from);
         let mut about = [0.0; 3];
@@ -155,6 +167,10 @@ impl Refiner {
                 (pose, about, sums, newton) = (from, then, its, false);
             }
             before = newton.then_some((pose, about, sums));
+            self.weight = sums[0];
+            if iteration >= PATIENCE && self.weight < least {
+                break;
+            }
             let [turn2, move2] = advance(&mut pose, &mut about, &sums, up, newton)?;
             if turn2 < step * step && move2 < (step * theta) * (step * theta) {
                 break;
@@ -168,7 +184,7 @@ impl Refiner {
         self.near.iter_mut().for_each(Vec::clear);
         for i in within(layout, start, reach2) {
             let (s, t) = (layout.source_at(i), layout.target_at(i));
-            let weight = if weighted { f64::from(layout.weight[i]) } else { 1.0 };
+            let weight = if weighted { f64::from(layout.weight()[i]) } else { 1.0 };
             for (column, value) in self.near.iter_mut().zip([s.x, s.y, s.z, t.x, t.y, t.z, weight]) {
                 column.push(value);
             }
@@ -414,7 +430,7 @@ mod tests {
             for i in 0..300 {
                 let (s, t) = (layout.source_at(i), layout.target_at(i));
                 let r2 = (found.apply(&s) - t).norm_squared() / (theta * theta);
-                moments.add(&s, &t, influence(r2, f64::from(layout.weight[i])));
+                moments.add(&s, &t, influence(r2, f64::from(layout.weight()[i])));
             }
             let best = match (up, sign < 0.0) {
                 (true, _) => moments.pose_about(&Vector::z(), &Vector::z()),

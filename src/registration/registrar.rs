@@ -2,8 +2,9 @@
 
 use super::cpu::Cpu;
 use super::{Problem, Reason, Registration};
+use crate::gpu::device::DeviceMemory;
 use crate::gpu::GpuError;
-use crate::params::{BackendChoice, OnFault, Params, Search};
+use crate::params::{BackendChoice, OnFault, Params};
 use crate::status::Status;
 
 /// Something that registers: the same numbers out of every one.
@@ -14,6 +15,10 @@ pub(super) trait Backend: Send {
     fn threads(&self) -> usize;
     /// Another one that works at the same time as this; `None`: there is nothing to be gained.
     fn twin(&self) -> Option<Result<Box<dyn Backend>, GpuError>> {
+        None
+    }
+    /// Memory of a device that it takes.
+    fn memory(&self) -> Option<DeviceMemory> {
         None
     }
     /// Takes a problem over; it may be worked on from now on.
@@ -66,9 +71,6 @@ fn cuda(_: &Params) -> Result<Made, GpuError> {
     Err(GpuError::Absent(why.unwrap_or_default()))
 }
 
-/// What the CUDA backend leaves to the CPU.
-const BOUNDED: &str = "search: bounded runs on the CPU, the CUDA kernels are those of the exact search";
-
 /// Runs registrations on the backend chosen at start. Memory is made for
 /// `registration.max_correspondences` and reused.
 ///
@@ -88,14 +90,12 @@ pub struct Registrar {
     remake: fn(&Params) -> Result<Made, GpuError>,
     faults: u64,
     lost: Option<String>,
-    /// The CPU for what the CUDA backend does not do; made when first needed.
-    stand_in: Option<Cpu>,
 }
 
 impl Registrar {
     /// Chooses the backend (`backend.kind`) and makes its memory.
     pub fn new(params: &Params) -> Result<Self, BackendError> {
-        let (backend, mut why): (Box<dyn Backend>, _) = match params.backend.kind {
+        let (backend, why): (Box<dyn Backend>, _) = match params.backend.kind {
             BackendChoice::Cpu => (Box::new(Cpu::start(params)?), "backend.kind is cpu".to_owned()),
             BackendChoice::Cuda => cuda(params).map_err(|e| BackendError::NoCuda(e.to_string()))?,
             BackendChoice::Auto => match cuda(params) {
@@ -103,9 +103,6 @@ impl Registrar {
                 Err(e) => (Box::new(Cpu::start(params)?), e.to_string()),
             },
         };
-        if backend.name() == "cuda" && params.registration.search == Search::Bounded {
-            why = format!("{why}; {BOUNDED}");
-        }
         Ok(Self {
             backend,
             why,
@@ -116,18 +113,13 @@ impl Registrar {
             remake: cuda,
             faults: 0,
             lost: None,
-            stand_in: None,
         })
     }
 
     /// Registers one problem. Live parameters are taken as given; those read at start are as they
     /// were in [`Registrar::new`].
     pub fn register(&mut self, problem: &Problem, params: &Params) -> &Registration {
-        let done = match params.registration.search {
-            Search::Bounded if self.backend.name() == "cuda" => self.on_the_cpu(problem, params),
-            _ => self.backend.register(problem, params, &mut self.result),
-        };
-        if let Err(error) = done {
+        if let Err(error) = self.backend.register(problem, params, &mut self.result) {
             self.result.reset(self.backend.name(), problem.len());
             (self.result.status, self.result.reason) = (Status::GpuFault, Reason::GpuFault(error.code()));
             self.replace(&error);
@@ -141,7 +133,7 @@ impl Registrar {
     pub fn register_batch(&mut self, problems: &[Problem], params: &Params) -> &[Registration] {
         let mut results = std::mem::take(&mut self.results);
         results.resize_with(problems.len(), Registration::default);
-        if self.backend.name() != "cuda" || params.registration.search == Search::Bounded {
+        if self.backend.name() != "cuda" {
             for (problem, result) in problems.iter().zip(&mut results) {
                 result.clone_from(self.register(problem, params));
             }
@@ -187,18 +179,6 @@ impl Registrar {
             }
         }
         done
-    }
-
-    fn on_the_cpu(&mut self, problem: &Problem, params: &Params) -> Result<(), GpuError> {
-        if self.stand_in.is_none() {
-            log::warn!("{BOUNDED}");
-            let cpu = Cpu::start(&self.start).map_err(|e| GpuError::Absent(e.to_string()))?;
-            self.stand_in = Some(cpu);
-        }
-        match &mut self.stand_in {
-            Some(cpu) => cpu.register(problem, params, &mut self.result),
-            None => Ok(()),
-        }
     }
 
     /// After an error of the backend: the same anew, once, then what `backend.on_fault` says.
@@ -254,6 +234,11 @@ impl Registrar {
     /// Threads of the CPU that compute.
     pub fn threads(&self) -> usize {
         self.backend.threads()
+    }
+
+    /// Memory of the device that the CUDA backend takes; none with the CPU.
+    pub fn memory(&self) -> Option<DeviceMemory> {
+        self.backend.memory()
     }
 
     /// Why this backend was chosen, for the log and `/diagnostics`; for CUDA also the device.
@@ -415,17 +400,5 @@ mod tests {
         assert_eq!((r.target_t_source, r.inlier_mask.len()), (None, 4));
         assert_eq!(registrar.register(&problem, &params).backend, "cpu");
         assert!(registrar.why().contains("there is no CUDA device"), "{}", registrar.why());
-    }
-
-    #[test]
-    fn the_bounded_search_runs_on_the_cpu() {
-        let (mut registrar, mut params, problem) = (registrar(fake), small(), problem());
-        params.registration.search = Search::Bounded;
-        for _ in 0..3 {
-            assert_eq!(registrar.register(&problem, &params).backend, "cpu");
-        }
-        params.registration.search = Search::Exact;
-        assert_eq!(registrar.register(&problem, &params).backend, "cuda");
-        assert_eq!((registrar.backend(), registrar.faults()), ("cuda", 0));
     }
 }

@@ -5,7 +5,7 @@ use super::registrar::Backend;
 use super::{Correspondence, Problem, Registration};
 use crate::geometry::{Point, Rigid, Vector};
 use crate::gpu::GpuError;
-use crate::params::{Metric, Params, Search};
+use crate::params::{Metric, Params};
 use nalgebra::UnitQuaternion;
 
 /// Correspondences of the problem, and those of them that agree.
@@ -18,7 +18,7 @@ pub fn self_test(gpu: &mut dyn Backend, params: &Params) -> Result<(), GpuError>
     let r = &mut params.registration;
     let rows = ROWS.min(r.max_correspondences.max(0) as usize);
     r.max_correspondences = rows as i64;
-    (r.search, r.time_budget_ms) = (Search::Exact, 0.0);
+    r.time_budget_ms = 0.0;
     (r.tau, r.min_length, r.inlier_threshold) = (0.02, 0.15, 0.1);
     (r.pivots, r.triples_per_pivot) = (r.pivots.min(200), 2);
     params.backend.threads = 1;

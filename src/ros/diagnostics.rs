@@ -12,9 +12,10 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Series of times that are kept: every stage, then these two.
+/// Series of times that are kept: every stage, then these.
 const TOTAL: &str = "total";
 const OVERHEAD: &str = "overhead";
+const AGE: &str = "age";
 
 const OK: u8 = DiagnosticStatus::OK as u8;
 const WARN: u8 = DiagnosticStatus::WARN as u8;
@@ -49,6 +50,8 @@ pub struct FrameNumbers {
     pub publish_us: f64,
     /// Microseconds from the arrival of the message until everything was sent.
     pub total_us: f64,
+    /// Microseconds from the stamp of the message until everything was sent, by the clock of the node.
+    pub age_us: f64,
 }
 
 impl FrameNumbers {
@@ -154,7 +157,7 @@ impl State {
     pub fn record(&mut self, frame: &FrameNumbers, registered: bool) {
         if registered {
             let overhead = frame.total_us - frame.stages.total();
-            let values = frame.times().chain([frame.total_us, overhead]);
+            let values = frame.times().chain([frame.total_us, overhead, frame.age_us]);
             for (ring, value) in self.latency.iter_mut().zip(values) {
                 ring.push(value);
             }
@@ -251,7 +254,7 @@ impl State {
 }
 
 fn series() -> impl Iterator<Item = &'static str> {
-    stage_names().chain([TOTAL, OVERHEAD])
+    stage_names().chain([TOTAL, OVERHEAD, AGE])
 }
 
 /// Sends `/diagnostics` from whichever thread holds it.

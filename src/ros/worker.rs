@@ -171,7 +171,8 @@ impl Worker {
         let mut sent = self.outputs.send(frame);
         let publish_us = publishing.elapsed().as_secs_f64() * 1e6;
         let total_us = message.arrived.elapsed().as_secs_f64() * 1e6;
-        let numbers = numbers(frame, publish_us, total_us);
+        let age_us = self.clock.now().seconds_since(frame.stamp) * 1e6;
+        let numbers = FrameNumbers { publish_us, total_us, age_us, ..numbers(frame) };
         let frame = self.localizer.frame();
         sent = sent.and(self.outputs.explain(frame, self.localizer.correspondences()));
         self.log.frame(frame);
@@ -209,12 +210,10 @@ impl Worker {
     }
 }
 
-fn numbers(frame: &Frame, publish_us: f64, total_us: f64) -> FrameNumbers {
+fn numbers(frame: &Frame) -> FrameNumbers {
     let mut out = FrameNumbers {
         correspondences: frame.correspondences,
         after_filter: frame.after_filter,
-        publish_us,
-        total_us,
         ..FrameNumbers::default()
     };
     if frame.registered {

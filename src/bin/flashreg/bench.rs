@@ -5,6 +5,7 @@ use super::say;
 use anyhow::{bail, Context};
 use clap::builder::PossibleValuesParser;
 use clap::Args;
+use flashreg::gpu::device::DeviceMemory;
 use flashreg::io::correspondence_file::CorrespondenceFile;
 use flashreg::latency::Percentiles;
 use flashreg::params::{BackendChoice, Params, Value};
@@ -43,6 +44,10 @@ pub struct Bench {
     /// Frames that are measured for a line, after one round of warm-up
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     frames: u32,
+    /// Also measure submissions of so many problems at once, of which `backend.batch` are worked on at
+    /// the same time
+    #[arg(long, value_name = "M,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    batch: Vec<u32>,
     /// Decides everything that is random
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -76,6 +81,10 @@ struct Report {
     backend: &'static str,
     backend_why: String,
     threads: usize,
+    /// Of the CUDA backend.
+    memory: Option<DeviceMemory>,
+    /// Problems of a batch that are worked on at the same time.
+    batch: i64,
     /// K
     pivots: i64,
     /// T
@@ -100,7 +109,20 @@ struct Line {
     ms: Percentiles,
     /// Time of all threads per frame.
     cpu_ms: f64,
+    /// Problems a second, one after another.
+    per_second: f64,
     stages_us: BTreeMap<&'static str, Percentiles>,
+    batches: Vec<Batch>,
+}
+
+/// Many problems at once.
+#[derive(Serialize)]
+struct Batch {
+    problems: u32,
+    /// A submission: from its call until all its results are there.
+    ms: Percentiles,
+    /// Problems a second.
+    per_second: f64,
 }
 
 impl Bench {
@@ -114,6 +136,8 @@ impl Bench {
             backend: registrar.backend(),
             backend_why: registrar.why().to_owned(),
             threads: registrar.threads(),
+            memory: registrar.memory(),
+            batch: params.backend.batch,
             pivots: params.registration.pivots,
             triples_per_pivot: params.registration.triples_per_pivot,
             frames: self.frames,
@@ -124,6 +148,9 @@ impl Bench {
                 say(line);
             }
         };
+        if let Some(memory) = &report.memory {
+            print(format!("memory: {memory}"));
+        }
         print(report.head());
         for subject in subjects {
             let line = self.measure(&mut registrar, subject)?;
@@ -132,6 +159,10 @@ impl Bench {
         }
         print(stages_head());
         report.lines.iter().for_each(|line| print(line.stages()));
+        if !self.batch.is_empty() {
+            print(report.batches_head());
+            report.lines.iter().flat_map(Line::batches).for_each(print);
+        }
 
         if let Some(path) = &self.json {
             let text = serde_json::to_string(&report)?;
@@ -230,6 +261,8 @@ impl Bench {
             statuses: BTreeMap::new(),
             ms: Percentiles::default(),
             cpu_ms: 0.0,
+            per_second: 0.0,
+            batches: Vec::new(),
             stages_us: BTreeMap::new(),
         };
         let mut whole = Vec::with_capacity(frames);
@@ -250,12 +283,30 @@ impl Bench {
             *line.statuses.entry(result.status.name()).or_default() += 1;
         }
         line.cpu_ms = (cpu_seconds() - cpu) * 1e3 / frames as f64;
+        line.per_second = per_second(frames, &whole);
         line.ms = Percentiles::of(&mut whole);
         let series = StageTimes::NAMES.into_iter().zip(&mut stages);
         line.stages_us = series.map(|(name, series)| (name, Percentiles::of(series))).collect();
         let pairs = line.n as f64 * (line.n as f64 - 1.0) / 2.0;
         line.density = line.edges / pairs.max(1.0);
+        line.batches = self.batch.iter().map(|m| self.measure_batch(registrar, &ring, *m, &params)).collect();
         Ok(line)
+    }
+
+    /// Submissions of `m` problems; each begins one further in the ring than the one before.
+    fn measure_batch(&self, registrar: &mut Registrar, ring: &[Problem], m: u32, params: &Params) -> Batch {
+        let problems: Vec<Problem> = ring.iter().cycle().take(RING + m as usize).cloned().collect();
+        let submissions = problems.windows(m as usize).take(RING).cycle();
+        let mut submit = |problems| {
+            let start = Instant::now();
+            registrar.register_batch(problems, params);
+            start.elapsed().as_secs_f64() * 1e3
+        };
+        // The first one makes the memory of all that work at the same time.
+        let mut whole: Vec<f64> =
+            submissions.take(1 + self.frames as usize).map(&mut submit).skip(1).collect();
+        let per_second = per_second(whole.len() * m as usize, &whole);
+        Batch { problems: m, ms: Percentiles::of(&mut whole), per_second }
     }
 }
 
@@ -277,6 +328,19 @@ impl Report {
             "problem",
         )
     }
+
+    fn batches_head(&self) -> String {
+        let [n, m, p50, p99, rate, one] = ["N", "M", "p50", "p99", "problems/s", "one by one"];
+        format!(
+            "\n{:42} {n:>6} {m:>6} {p50:>9} {p99:>9} {rate:>12} {one:>12}   ms a submission; backend.batch = {}",
+            "batches", self.batch
+        )
+    }
+}
+
+/// From the milliseconds that each part of the work took.
+fn per_second(problems: usize, ms: &[f64]) -> f64 {
+    problems as f64 / (ms.iter().sum::<f64>() * 1e-3).max(f64::MIN_POSITIVE)
 }
 
 fn stages_head() -> String {
@@ -297,6 +361,15 @@ impl Line {
             self.cpu_ms,
             statuses.join(", ")
         )
+    }
+
+    fn batches(&self) -> impl Iterator<Item = String> + '_ {
+        self.batches.iter().map(|Batch { problems, ms, per_second }| {
+            format!(
+                "{:42} {:6} {problems:6} {:9.3} {:9.3} {per_second:12.0} {:12.0}",
+                self.problem, self.n, ms.p50, ms.p99, self.per_second
+            )
+        })
     }
 
     fn stages(&self) -> String {

@@ -246,10 +246,14 @@ fn config(checks: &mut Vec<Check>, files: &[PathBuf]) {
             ),
         });
     }
-    checks.push(match Registrar::new(&params) {
-        Ok(registrar) => Check::ok("backend", format!("{} ({})", registrar.backend(), registrar.why())),
-        Err(e) => Check::problem("backend", e.to_string(), "set backend.kind to cpu"),
-    });
+    match Registrar::new(&params) {
+        Ok(registrar) => {
+            checks.push(Check::ok("backend", format!("{} ({})", registrar.backend(), registrar.why())));
+            let memory = registrar.memory().map(|memory| Check::ok("device memory", memory.to_string()));
+            checks.extend(memory);
+        }
+        Err(e) => checks.push(Check::problem("backend", e.to_string(), "set backend.kind to cpu")),
+    }
 }
 
 /// The largest message is 16,384 rows of 32 bytes: half a megabyte. A buffer holds eight.

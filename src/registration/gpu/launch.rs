@@ -1,14 +1,14 @@
 //! The kernels of a frame and the ways to launch them. Every way launches the same work:
 //!
 //! - scores and pivots in one cooperative kernel, whose blocks wait for each other, or in three
-//!   kernels one after another;
+//!   kernels one after another, as always in the bounded search;
 //! - kernel by kernel, or all of a frame as one graph.
 
 use super::memory::Arguments;
 use crate::gpu::bundle::Bundle;
-use crate::gpu::context::{Context, Event, Graph, Kernel, Shape, Stream};
+use crate::gpu::context::{Context, Event, Graph, Kernel, Shape, Start, Stream};
 use crate::gpu::GpuError;
-use crate::params::{BackendParams, Launch};
+use crate::params::{BackendParams, Launch, Search};
 use crate::registration::candidates::CANDIDATES;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -23,12 +23,15 @@ const CHOOSE_THREADS: u32 = 1024;
 const FOG_BLOCKS: u32 = 5;
 const PRUNE_BLOCKS: u32 = 8;
 const SOG_BLOCKS: u32 = 3;
+const BOUND_BLOCKS: u32 = 4;
 const CLIQUE_BLOCKS: u32 = 8;
 const POSE_BLOCKS: u32 = 4;
 const SCORE_BLOCKS: u32 = 7;
 /// Blocks of `examine` with a job of their own, and most of those that count.
 const JOBS: u32 = 4 + CANDIDATES[0] as u32;
-const COUNTERS: u32 = 64;
+const COUNTERS: u32 = 24;
+/// Blocks that compare a rival with the best pose.
+const COMPARERS: u32 = 24;
 
 /// The search a kernel belongs to: the first, or that of the rivals.
 pub(super) type Round = u32;
@@ -41,11 +44,13 @@ struct Kernels {
     sog_scores: Kernel,
     sog_count: Kernel,
     sog_place: Kernel,
+    bound: Kernel,
     cliques: Kernel,
     poses: Kernel,
     score: Kernel,
     choose: Kernel,
     approach: Kernel,
+    compare: Kernel,
     examine: Kernel,
     report: Kernel,
 }
@@ -60,11 +65,13 @@ impl Kernels {
             sog_scores: bundle.kernel("sog_scores")?,
             sog_count: bundle.kernel("sog_count")?,
             sog_place: bundle.kernel("sog_place")?,
+            bound: bundle.kernel("bound")?,
             cliques: bundle.kernel("cliques")?,
             poses: bundle.kernel("poses")?,
             score: bundle.kernel("score")?,
             choose: bundle.kernel("choose")?,
             approach: bundle.kernel("approach")?,
+            compare: bundle.kernel("compare_rivals")?,
             examine: bundle.kernel("examine")?,
             report: bundle.kernel("report")?,
         })
@@ -74,10 +81,12 @@ impl Kernels {
 /// How frames are launched, and why so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
-    /// Scores and pivots in one cooperative kernel.
+    /// Scores and pivots of the exact search in one cooperative kernel.
     pub cooperative: bool,
     /// The frame as one graph.
     pub graph: bool,
+    /// A kernel is brought to the multiprocessors while the one before is at work.
+    pub early: bool,
     /// Multiprocessors for which there are blocks.
     pub multiprocessors: u32,
     /// Why, in words.
@@ -94,6 +103,7 @@ impl Way {
         };
         let resident = context.resident_blocks(kernels.sog, THREADS)?;
         let able = context.device().cooperative_launch && resident > 0;
+        let early = context.starts_early(kernels.receive)?;
         let (cooperative, why) = match params.launch {
             Launch::Consecutive => (false, "backend.launch is consecutive"),
             Launch::Cooperative if able => (true, "backend.launch is cooperative"),
@@ -101,10 +111,12 @@ impl Way {
                 let device = &context.device().name;
                 return Err(GpuError::Absent(format!("{device} has no cooperative launch")));
             }
+            // Kernels that start early leave little to be gained by waiting within one.
+            Launch::Auto if early => (false, "kernels start early on this device"),
             Launch::Auto if able => (true, "the device has cooperative launch"),
             Launch::Auto => (false, "the device has no cooperative launch"),
         };
-        let way = Self { cooperative, graph: params.graph, multiprocessors, why: why.to_owned() };
+        let way = Self { cooperative, graph: params.graph, early, multiprocessors, why: why.to_owned() };
         Ok((way, resident.clamp(1, SOG_BLOCKS)))
     }
 }
@@ -123,6 +135,7 @@ pub(super) struct Launcher {
     /// Blocks of the cooperative kernel that are resident on a multiprocessor.
     resident: u32,
     kernels: Kernels,
+    search: Search,
     graph: Option<Graph>,
     /// From here the measurements run beside the search of the rivals, to there.
     fork: Event,
@@ -140,6 +153,7 @@ impl Launcher {
             way,
             resident,
             kernels,
+            search: Search::Exact,
             graph: None,
             fork: Event::new(context)?,
             join: Event::new(context)?,
@@ -159,6 +173,19 @@ impl Launcher {
     /// The memory has changed: what was captured is void.
     pub fn forget(&mut self) {
         self.graph = None;
+    }
+
+    /// Which search the next frames are for.
+    pub fn set_search(&mut self, search: Search) {
+        if self.search != search {
+            self.forget();
+        }
+        self.search = search;
+    }
+
+    /// Scores and pivots are one cooperative kernel.
+    fn is_together(&self) -> bool {
+        self.way.cooperative && self.search == Search::Exact
     }
 
     /// Queues a whole frame.
@@ -183,23 +210,35 @@ impl Launcher {
         self.search(memory, 0)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 0)?;
         self.launch(self.kernels.approach, CANDIDATES[0] as u32, THREADS, memory, 0)?;
-        self.pivots(memory, 1)?;
-        // Not earlier: a cooperative kernel waits until there is room for all of it.
-        self.fork.record(&self.main)?;
-        self.side.wait_for(&self.fork)?;
-        let counters = self.way.multiprocessors.min(COUNTERS);
-        self.launch_on(&self.side, self.kernels.examine, JOBS + counters, THREADS, memory, 0)?;
+        if self.is_together() {
+            // A cooperative kernel waits until there is room for all of it.
+            self.pivots(memory, 1)?;
+            self.examine_beside(memory)?;
+        } else {
+            self.examine_beside(memory)?;
+            self.pivots(memory, 1)?;
+        }
         self.hypotheses(memory, 1)?;
         self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 1)?;
-        self.launch(self.kernels.approach, CANDIDATES[1] as u32, THREADS, memory, 1)?;
+        let rivals = CANDIDATES[1] as u32;
+        self.launch(self.kernels.approach, rivals, THREADS, memory, 1)?;
+        self.launch(self.kernels.compare, rivals * COMPARERS, THREADS, memory, 1)?;
         self.join.record(&self.side)?;
         self.main.wait_for(&self.join)?;
-        self.launch(self.kernels.report, 1, THREADS, memory, 0)
+        self.queue(&self.main, self.kernels.report, after(1), memory, 0)
+    }
+
+    /// Queues the measurements under the best pose, beside the search of the rivals.
+    fn examine_beside(&self, memory: &Arguments) -> Result<(), GpuError> {
+        self.fork.record(&self.main)?;
+        self.side.wait_for(&self.fork)?;
+        let blocks = JOBS + self.way.multiprocessors.min(COUNTERS);
+        self.queue(&self.side, self.kernels.examine, after(blocks), memory, 0)
     }
 
     /// Queues the arrival of a problem.
     pub fn receive(&self, memory: &Arguments) -> Result<(), GpuError> {
-        self.launch(self.kernels.receive, self.way.multiprocessors, THREADS, memory, 0)
+        self.queue(&self.main, self.kernels.receive, after(self.way.multiprocessors), memory, 0)
     }
 
     /// Queues the graph of the problem.
@@ -216,19 +255,26 @@ impl Launcher {
     fn pivots(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
         let k = &self.kernels;
         self.launch(k.prune, self.blocks(PRUNE_BLOCKS), THREADS, memory, round)?;
-        if self.way.cooperative {
-            self.launch_together(k.sog, self.blocks(self.resident), THREADS, memory, round)?;
-        } else {
-            for phase in [k.sog_scores, k.sog_count, k.sog_place] {
-                self.launch(phase, self.blocks(SOG_BLOCKS), THREADS, memory, round)?;
-            }
+        if self.is_together() {
+            let shape = Shape { start: Start::Together, ..after(self.blocks(self.resident)) };
+            return self.queue(&self.main, k.sog, shape, memory, round);
         }
-        Ok(())
+        let (scores, blocks) = match self.search {
+            Search::Exact => (k.sog_scores, SOG_BLOCKS),
+            Search::Bounded => (k.bound, BOUND_BLOCKS),
+        };
+        self.launch(scores, self.blocks(blocks), THREADS, memory, round)?;
+        self.launch(k.sog_count, self.blocks(SOG_BLOCKS), THREADS, memory, round)?;
+        self.launch(k.sog_place, self.blocks(SOG_BLOCKS), THREADS, memory, round)
     }
 
     fn hypotheses(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
         let k = &self.kernels;
-        self.launch(k.cliques, self.blocks(CLIQUE_BLOCKS), CLIQUE_THREADS, memory, round)?;
+        let seen = match self.search {
+            Search::Exact => *memory,
+            Search::Bounded => memory.kept_alone(),
+        };
+        self.launch(k.cliques, self.blocks(CLIQUE_BLOCKS), CLIQUE_THREADS, &seen, round)?;
         self.launch(k.poses, self.blocks(POSE_BLOCKS), POSE_THREADS, memory, round)?;
         self.launch(k.score, self.blocks(SCORE_BLOCKS), SCORE_THREADS, memory, round)
     }
@@ -237,41 +283,36 @@ impl Launcher {
         self.way.multiprocessors * per_multiprocessor
     }
 
+    /// Queues a kernel that follows another one directly.
     fn launch(
         &self,
-        k: Kernel,
+        kernel: Kernel,
         grid: u32,
         block: u32,
         memory: &Arguments,
         round: Round,
     ) -> Result<(), GpuError> {
-        self.launch_on(&self.main, k, grid, block, memory, round)
+        let start = if self.way.early { Start::Early } else { Start::After };
+        self.queue(&self.main, kernel, Shape { grid, block, start }, memory, round)
     }
 
-    fn launch_on(
+    fn queue(
         &self,
         stream: &Stream,
         kernel: Kernel,
-        grid: u32,
-        block: u32,
+        shape: Shape,
         memory: &Arguments,
         round: Round,
     ) -> Result<(), GpuError> {
-        // SAFETY: the arguments of every kernel; the memory was made for all that a frame can say.
-        unsafe { stream.launch(kernel, Shape { grid, block }, &mut arguments(memory, &round)) }
+        // SAFETY: the arguments of every kernel, which begins with `arrive`; the memory was made for
+        // all that a frame can say.
+        unsafe { stream.launch(kernel, shape, &mut arguments(memory, &round)) }
     }
+}
 
-    fn launch_together(
-        &self,
-        kernel: Kernel,
-        grid: u32,
-        block: u32,
-        memory: &Arguments,
-        round: Round,
-    ) -> Result<(), GpuError> {
-        // SAFETY: as above.
-        unsafe { self.main.launch_together(kernel, Shape { grid, block }, &mut arguments(memory, &round)) }
-    }
+/// Blocks that start when what is before them has ended.
+fn after(blocks: u32) -> Shape {
+    Shape { grid: blocks, block: THREADS, start: Start::After }
 }
 
 fn arguments(memory: &Arguments, round: &Round) -> [*mut c_void; 2] {

@@ -3,8 +3,11 @@
 use crate::gpu::buffers::{DeviceBuffer, PinnedBuffer, Plain};
 use crate::gpu::context::Context;
 use crate::gpu::GpuError;
+use crate::params::{RegistrationParams, Search};
 use crate::registration::candidates::CANDIDATES;
+use crate::registration::finish;
 use crate::registration::refine::Numbers;
+use crate::registration::Truncation;
 use std::sync::Arc;
 
 /// Rows are padded to a multiple of this on the device, so that rows of bits are aligned to 16
@@ -16,6 +19,8 @@ const RIVALS: usize = 2 * CANDIDATES[0] + 1;
 const GATHERERS: usize = CANDIDATES[0] + 3;
 /// Edges whose scores are kept between the passes; with more of them they are counted again.
 const MOST_LISTED: usize = 1 << 21;
+/// Edges as good as the last pivot for which there is room.
+const MOST_TIES: usize = 2048;
 
 /// Known verticals, see `Vertical` of the kernels.
 #[repr(C)]
@@ -50,12 +55,15 @@ pub(super) struct Frame {
     pub cut2: f32,
     pub reach2: f32,
     pub samples: u32,
+    pub row_capacity: u32,
+    pub pool_size: u32,
     pub reserved: u32,
     pub theta: f64,
     pub min_height: f64,
-    pub probe_mean: [f64; 3],
-    pub probe_square: [f64; 6],
     pub vertical: Verticals,
+    pub probe_mean: [f32; 3],
+    pub probe_square: [f32; 6],
+    pub table: u32,
 }
 
 /// Facts of one search.
@@ -67,7 +75,7 @@ pub struct Totals {
     pub threshold: u32,
     /// Edges above it.
     pub above: u32,
-    /// Edges at it that are pivots.
+    /// Edges at it that were placed last, because there was no room for all at it.
     pub ties: u32,
     /// Pivots.
     pub pivots: u32,
@@ -76,16 +84,23 @@ pub struct Totals {
     /// Hypotheses with an inlier.
     pub usable: u32,
     placed: u32,
+    tied: u32,
     /// Edges that the list would hold.
     pub listed: u32,
     best: u32,
-    reserved: u32,
+    cut: [u32; 4],
 }
 
 impl Totals {
     /// Edges of the graph.
     pub fn edges(&self) -> u64 {
         self.ends / 2
+    }
+
+    /// What the capacities of the bounded search cut off.
+    pub fn truncation(&self) -> Truncation {
+        let [rows, voters, edges, pool] = self.cut.map(u64::from);
+        Truncation { rows, voters, edges, pool }
     }
 }
 
@@ -105,7 +120,7 @@ pub(super) struct Scored {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DeviceRival {
     pub other: Scored,
-    pub apart2: f64,
+    pub apart: u64,
     pub of_either: u32,
     pub only_pose: u32,
     pub only_other: u32,
@@ -127,6 +142,7 @@ pub(super) struct DeviceFindings {
     pub spread: [f64; 3],
     pub gain: f64,
     pub noise2: f64,
+    weight: f64,
     pub mirror_inliers: u32,
     pub has_mirror: u32,
     pub inliers: u32,
@@ -138,9 +154,9 @@ pub(super) struct DeviceFindings {
 }
 
 // The same figures stand in kernels/common.cuh.
-const _: () = assert!(std::mem::size_of::<Frame>() == 304);
-const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1736);
-const _: () = assert!(std::mem::size_of::<Arguments>() == 288);
+const _: () = assert!(std::mem::size_of::<Frame>() == 280);
+const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1776);
+const _: () = assert!(std::mem::size_of::<Arguments>() == 312);
 
 // SAFETY: numbers without gaps, laid out as C does.
 unsafe impl Plain for Frame {}
@@ -168,9 +184,12 @@ pub(super) struct Arguments {
     starts: u64,
     edges: u64,
     scores: u64,
+    kept: u64,
+    kept_scores: u64,
     histogram: u64,
     at: u64,
     keys: u64,
+    ties: u64,
     pivots: u64,
     triples: u64,
     poses: u64,
@@ -183,8 +202,8 @@ pub(super) struct Arguments {
     near: u64,
     gathered: u64,
     cells: u64,
-    table: u32,
-    reserved: u32,
+    tie_room: u32,
+    unused: u32,
     mask: u64,
     findings: u64,
     inbox: u64,
@@ -195,10 +214,18 @@ pub(super) struct Arguments {
     outbox_mask: u64,
 }
 
+impl Arguments {
+    /// The graph of the bounded search: only the edges that are kept, all with their scores.
+    pub fn kept_alone(&self) -> Self {
+        Self { rows: self.kept, scores: self.kept_scores, ..*self }
+    }
+}
+
 /// Memory of the host that the device reads and writes itself.
 pub(super) struct HostSide {
     pub frame: PinnedBuffer<Frame>,
-    /// Source x y z, target x y z, weights; each `stride` long.
+    /// Source x y z, target x y z, weights; each `stride` long. For an integrated device only; others
+    /// are sent what is in the layout.
     pub numbers: PinnedBuffer<f32>,
     pub heights: PinnedBuffer<f32>,
     pub ids: PinnedBuffer<u64>,
@@ -218,11 +245,44 @@ pub(super) struct DeviceSide {
     pub support: DeviceBuffer<[u32; 2]>,
 }
 
-/// All memory, for the largest problem, and the most pivots and triples asked for so far.
+/// What a search needs memory for besides the correspondences.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Needs {
+    pivots: usize,
+    /// Triples.
+    slots: usize,
+    /// Edges kept per row; zero in the exact search.
+    row_capacity: usize,
+}
+
+impl Needs {
+    pub fn of(r: &RegistrationParams) -> Self {
+        let [pivots, _] = finish::pivots(r);
+        Self { pivots, slots: pivots * finish::per_pivot(r), row_capacity: row_capacity(r) }
+    }
+
+    /// What both need.
+    fn and(&self, other: &Self) -> Self {
+        Self {
+            pivots: self.pivots.max(other.pivots),
+            slots: self.slots.max(other.slots),
+            row_capacity: self.row_capacity.max(other.row_capacity),
+        }
+    }
+}
+
+/// Voters and edges that a row keeps (L); zero in the exact search.
+pub(super) fn row_capacity(r: &RegistrationParams) -> usize {
+    match r.search {
+        Search::Exact => 0,
+        Search::Bounded => r.bounded_row_capacity.max(1) as usize,
+    }
+}
+
+/// All memory, for the largest problem and the most that searches have needed so far.
 pub(super) struct Memory {
     pub stride: usize,
-    pub pivots: usize,
-    pub slots: usize,
+    needs: Needs,
     pub host: HostSide,
     pub device: DeviceSide,
     pub arguments: Arguments,
@@ -232,20 +292,19 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// For `capacity` correspondences, `pivots` pivots and `slots` triples.
-    pub fn new(
-        context: &Arc<Context>,
-        capacity: usize,
-        pivots: usize,
-        slots: usize,
-    ) -> Result<Self, GpuError> {
+    /// For `capacity` correspondences.
+    pub fn new(context: &Arc<Context>, capacity: usize, needs: Needs) -> Result<Self, GpuError> {
+        let Needs { pivots, slots, row_capacity } = needs;
         let stride = capacity.max(1).next_multiple_of(ROWS);
         let words = stride / 64;
-        let room = (stride * stride / 2).min(MOST_LISTED);
-        let table = (2 * stride).next_power_of_two();
+        // A row takes its places by eights when their number is bounded.
+        let kept = stride * row_capacity.next_multiple_of(8).min(stride);
+        let room = (stride * stride / 2).min(MOST_LISTED).max(kept);
+        let kept_rows = if kept > 0 { stride * words } else { 0 };
+        let table = places(stride);
         let host = HostSide {
             frame: PinnedBuffer::new(context, 1)?,
-            numbers: PinnedBuffer::new(context, 7 * stride)?,
+            numbers: PinnedBuffer::new(context, if context.device().integrated { 7 * stride } else { 1 })?,
             heights: PinnedBuffer::new(context, 2 * stride)?,
             ids: PinnedBuffer::new(context, 2 * stride)?,
             findings: PinnedBuffer::new(context, 1)?,
@@ -278,9 +337,12 @@ impl Memory {
             starts: more.bytes(4 * stride)?,
             edges: more.bytes(4 * room)?,
             scores: more.bytes(2 * room)?,
+            kept: more.bytes(8 * kept_rows)?,
+            kept_scores: more.bytes(2 * kept)?,
             histogram: more.bytes(4 * stride)?,
             at: more.bytes(4 * (stride + 1))?,
             keys: more.bytes(8 * pivots)?,
+            ties: more.bytes(4 * MOST_TIES)?,
             pivots: device.pivots.address(),
             triples: device.triples.address(),
             poses: device.poses.address(),
@@ -293,8 +355,8 @@ impl Memory {
             near: more.bytes(GATHERERS * 8 * 4 * stride)?,
             gathered: more.bytes(4 * CANDIDATES[0])?,
             cells: more.bytes(2 * 4 * table)?,
-            table: table as u32,
-            reserved: 0,
+            tie_room: MOST_TIES as u32,
+            unused: 0,
             mask: more.bytes(8 * words)?,
             findings: more.zeroed(std::mem::size_of::<DeviceFindings>())?,
             inbox: host.frame.device_address()?,
@@ -308,13 +370,31 @@ impl Memory {
         let named = d.totals.bytes() + d.rows.bytes() + d.degrees.bytes() + d.gone.bytes();
         let found = d.pivots.bytes() + d.triples.bytes() + d.poses.bytes() + d.support.bytes();
         let bytes = named + found + more.bytes;
-        Ok(Self { stride, pivots, slots, host, device, arguments, bytes, _bytes: more.made })
+        Ok(Self { stride, needs, host, device, arguments, bytes, _bytes: more.made })
+    }
+
+    /// What there must be memory for so that it does for a search with `r` too, if there is not.
+    pub fn lacks(&self, r: &RegistrationParams) -> Option<Needs> {
+        let both = self.needs.and(&Needs::of(r));
+        (both != self.needs).then_some(both)
     }
 
     /// Bytes on the device.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Bytes pinned on the host.
+    pub fn pinned_bytes(&self) -> usize {
+        let h = &self.host;
+        let input = h.frame.bytes() + h.numbers.bytes() + h.heights.bytes() + h.ids.bytes();
+        input + h.findings.bytes() + h.mask.bytes()
+    }
+}
+
+/// Places of a table of cells for `rows` correspondences.
+pub(super) fn places(rows: usize) -> usize {
+    (2 * rows).next_power_of_two()
 }
 
 /// Makes memory that only its address is needed of.

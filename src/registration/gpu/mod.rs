@@ -6,23 +6,26 @@ mod memory;
 
 use super::candidates::CANDIDATES;
 use super::examine::SAMPLES;
-use super::findings::{Found, Information, Measured, Mirror, Rival, Summary};
+use super::findings::{Comparison, Found, Information, Measured, Mirror, Rival, Summary};
 use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
 use super::fog::candidate_factors;
 use super::hypotheses::Hypothesis;
-use super::layout::Layout;
+use super::layout::{HostMemory, Layout};
 use super::pivots::Pivot;
 use super::refine::{cut2, pose_of, reach2};
-use super::result::{StageTimes, Truncation};
-use crate::gpu::buffers::{PinnedBuffer, Plain, Rows};
+use super::result::StageTimes;
+use crate::gpu::buffers::{send_rows, PinnedBuffer, Plain, Rows};
 use crate::gpu::bundle::{Bundle, Origin};
 use crate::gpu::context::Context;
+use crate::gpu::device::DeviceMemory;
 use crate::gpu::GpuError;
 use crate::params::{Metric, Params, RegistrationParams};
 pub use launch::Way;
 use launch::{Launcher, Round};
 pub use memory::Totals;
-use memory::{DeviceFindings, Frame, Memory, Scored, Verticals, ROWS};
+use memory::{
+    places, row_capacity, DeviceFindings, DeviceRival, Frame, Memory, Needs, Scored, Verticals, ROWS,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +38,17 @@ const CLIQUES: usize = 4;
 const HYPOTHESES: usize = 5;
 const REFINE: usize = 6;
 const END: usize = 7;
+
+/// The bits of each byte, lowest first.
+const BITS: [[bool; 8]; 256] = {
+    let mut bits = [[false; 8]; 256];
+    let mut k = 0;
+    while k < 8 * 256 {
+        bits[k / 8][k % 8] = (k / 8) >> (k % 8) & 1 == 1;
+        k += 1;
+    }
+    bits
+};
 
 /// Registers on the GPU.
 pub struct GpuEngine {
@@ -50,8 +64,8 @@ pub struct GpuEngine {
 
 impl GpuEngine {
     /// Takes the first device, loads the kernels (see [`Bundle::load`]) and makes memory for
-    /// `registration.max_correspondences`; that for pivots and triples grows when more are asked
-    /// for.
+    /// `registration.max_correspondences`; that for the search grows when more is
+    /// asked for.
     pub fn new(params: &Params, cache: Option<&Path>) -> Result<Self, GpuError> {
         let context = Context::first()?;
         let bundle = Arc::new(Bundle::load(&context, cache)?);
@@ -62,8 +76,7 @@ impl GpuEngine {
         let launcher = Launcher::new(&context, &bundle, &params.backend)?;
         let r = &params.registration;
         let capacity = r.max_correspondences.max(0) as usize;
-        let [pivots, _] = finish::pivots(r);
-        let memory = Memory::new(&context, capacity, pivots, pivots * finish::per_pivot(r))?;
+        let memory = Memory::new(&context, capacity, Needs::of(r))?;
         Ok(Self { memory, capacity, findings: DeviceFindings::default(), launcher, context, bundle, params })
     }
 
@@ -89,27 +102,34 @@ impl GpuEngine {
         self.memory.bytes()
     }
 
+    /// All that it takes. Other engines of this process that share the context count as kernels.
+    fn memory_taken(&self) -> Result<DeviceMemory, GpuError> {
+        let (device, context) = (self.memory.bytes(), self.context.in_use_at_start());
+        let kernels = self.context.in_use()?.saturating_sub(context).saturating_sub(device);
+        Ok(DeviceMemory { device, pinned: self.memory.pinned_bytes(), kernels, context })
+    }
+
     /// Makes a problem ready for the device.
     pub fn stage(&mut self, layout: &Layout, r: &RegistrationParams) -> Result<(), GpuError> {
         if layout.count() > self.capacity {
             return Err(GpuError::Absent(format!("memory for {} correspondences only", self.capacity)));
         }
         self.context.bind()?;
-        let (pivots, per_pivot) = (finish::pivots(r), finish::per_pivot(r));
-        let slots = pivots[0] * per_pivot;
-        if pivots[0] > self.memory.pivots || slots > self.memory.slots {
+        if let Some(needs) = self.memory.lacks(r) {
             self.launcher.stream().wait()?;
-            let (pivots, slots) = (pivots[0].max(self.memory.pivots), slots.max(self.memory.slots));
-            self.memory = Memory::new(&self.context, self.capacity, pivots, slots)?;
+            self.memory = Memory::new(&self.context, self.capacity, needs)?;
             self.launcher.forget();
         }
+        self.launcher.set_search(r.search);
+        let integrated = self.context.device().integrated;
         let (stride, host) = (self.memory.stride, &mut self.memory.host);
         let padded = layout.count().next_multiple_of(ROWS);
-        let [sx, sy, sz] = &layout.source;
-        let [tx, ty, tz] = &layout.target;
-        fill(&mut host.numbers, stride, padded, &[sx, sy, sz, tx, ty, tz], f32::NAN);
-        let weights = host.numbers.items_mut().get_mut(6 * stride..).unwrap_or_default();
-        fill_one(weights, padded, &layout.weight, 0.0);
+        if integrated {
+            let to = host.numbers.items_mut().chunks_mut(stride);
+            for (to, from) in to.zip(layout.numbers().chunks(layout.stride())) {
+                to[..padded].copy_from_slice(&from[..padded]);
+            }
+        }
         let [source, target] = &layout.height;
         fill(&mut host.heights, stride, padded, &[source, target], f32::NAN);
         let [source, target] = &layout.ids;
@@ -122,15 +142,16 @@ impl GpuEngine {
             n: layout.count() as u32,
             padded: padded as u32,
             words: (padded / 64) as u32,
-            pivots: pivots.map(|k| k as u32),
-            per_pivot: per_pivot as u32,
+            pivots: finish::pivots(r).map(|k| k as u32),
+            per_pivot: finish::per_pivot(r) as u32,
             candidates: CANDIDATES.map(|c| c as u32),
             has_heights: u32::from(layout.up.is_some()),
             has_ids: u32::from(layout.ids.iter().any(|ids| !ids.is_empty())),
             has_vertical: u32::from(layout.vertical.is_some()),
             has_weights: u32::from(layout.is_weighted()),
-            is_here: u32::from(!self.context.device().integrated),
+            is_here: u32::from(!integrated),
             reserved: 0,
+            table: places(padded) as u32,
             metric: match scoring.metric {
                 Metric::Inliers => 0,
                 Metric::Linear => 1,
@@ -145,6 +166,8 @@ impl GpuEngine {
             cut2: cut2(r.inlier_threshold),
             reach2: reach2(r.inlier_threshold),
             samples: SAMPLES.min(layout.count()) as u32,
+            row_capacity: row_capacity(r) as u32,
+            pool_size: r.bounded_pool_size.max(1) as u32,
             theta: r.inlier_threshold,
             min_height: r.tau,
             probe_mean: layout.probe.mean,
@@ -157,31 +180,33 @@ impl GpuEngine {
         if let Some(place) = host.frame.items_mut().first_mut() {
             *place = frame;
         }
-        Ok(())
+        self.send(layout, &frame)
     }
 
     /// Queues the frame that was staged.
     pub fn submit(&mut self) -> Result<(), GpuError> {
         self.context.bind()?;
-        self.send()?;
         self.launcher.frame(&self.memory.arguments)
     }
 
     /// Queues the copies of what was staged. An integrated device reads it where it is.
-    fn send(&self) -> Result<(), GpuError> {
-        let Some(frame) = self.memory.host.frame.items().first().filter(|frame| frame.is_here == 1) else {
+    fn send(&self, layout: &Layout, frame: &Frame) -> Result<(), GpuError> {
+        if frame.is_here == 0 {
             return Ok(());
-        };
+        }
         let (host, to, stream) = (&self.memory.host, &self.memory.arguments, self.launcher.stream());
-        let rows = |count| Rows { count, len: frame.padded as usize, pitch: self.memory.stride };
-        // SAFETY: the arrays of the device are as long as those of the host.
+        let (len, stride) = (frame.padded as usize, self.memory.stride);
+        let pair = Rows { count: 2, len, pitch: [stride, stride] };
+        // SAFETY: the arrays of the device are as long as those of the host. The layout is that of the
+        // pipeline, which outlives this; it is loaded anew only when the frame is done or given up.
         unsafe {
-            host.numbers.send_rows(to.numbers, &rows(7), stream)?;
+            let rows = Rows { count: 7, len, pitch: [layout.stride(), stride] };
+            send_rows(layout.numbers(), to.numbers, &rows, stream)?;
             if frame.has_heights == 1 {
-                host.heights.send_rows(to.heights, &rows(2), stream)?;
+                send_rows(host.heights.items(), to.heights, &pair, stream)?;
             }
             if frame.has_ids == 1 {
-                host.ids.send_rows(to.ids, &rows(2), stream)?;
+                send_rows(host.ids.items(), to.ids, &pair, stream)?;
             }
         }
         Ok(())
@@ -201,7 +226,6 @@ impl GpuEngine {
         self.context.bind()?;
         let stream = self.launcher.stream();
         if round == 0 {
-            self.send()?;
             self.launcher.receive(&self.memory.arguments)?;
             self.launcher.graph_of(&self.memory.arguments)?;
         } else {
@@ -263,6 +287,16 @@ impl GpuEngine {
     }
 }
 
+impl HostMemory for PinnedBuffer<f32> {
+    fn all(&self) -> &[f32] {
+        self.items()
+    }
+
+    fn all_mut(&mut self) -> &mut [f32] {
+        self.items_mut()
+    }
+}
+
 impl Drop for GpuEngine {
     fn drop(&mut self) {
         // The device may still write to memory that is freed next.
@@ -306,6 +340,16 @@ impl Engine for GpuEngine {
         Some(Self::with(Arc::clone(&self.context), Arc::clone(&self.bundle), self.params.clone()))
     }
 
+    fn memory(&self) -> Option<DeviceMemory> {
+        self.memory_taken().ok()
+    }
+
+    fn layout(&self, capacity: usize) -> Layout {
+        // Pinned, so that it is copied without the host's help; if there is none, any will do.
+        PinnedBuffer::new(&self.context, Layout::len(capacity))
+            .map_or_else(|_| Layout::with_capacity(capacity), |memory| Layout::within(Box::new(memory)))
+    }
+
     fn begin(&mut self, task: Task) -> Result<(), Stop> {
         self.context.bind()?;
         // An earlier frame may have been given up before its end.
@@ -332,14 +376,16 @@ impl Engine for GpuEngine {
             pivots: totals.pivots as usize,
             triples: totals.triples as usize,
             usable: totals.usable as usize,
-            truncation: Truncation::default(),
+            truncation: totals.truncation(),
         };
         if f.best.valid == 0 {
             return Ok((summary, None));
         }
         let words = self.memory.host.mask.items();
         for (chunk, word) in mask.chunks_mut(64).zip(words) {
-            chunk.iter_mut().enumerate().for_each(|(k, inlier)| *inlier = word >> k & 1 == 1);
+            for (eight, byte) in chunk.chunks_mut(8).zip(word.to_le_bytes()) {
+                eight.copy_from_slice(&BITS[usize::from(byte)][..eight.len()]);
+            }
         }
         let s = &f.information;
         let measured = Measured {
@@ -368,7 +414,7 @@ impl Engine for GpuEngine {
 
     fn rivals(
         &mut self,
-        _: Task,
+        task: Task,
         _: &Found,
         _: &[bool],
         _: &mut Clock,
@@ -378,13 +424,9 @@ impl Engine for GpuEngine {
         let (_, second) = rivals.split_at_mut(CANDIDATES[0] + 1);
         second.sort_by_key(|r| std::cmp::Reverse((r.other.valid, r.other.score, r.other.inliers)));
         for r in rivals.iter().filter(|r| r.other.valid == 1) {
-            see(Rival {
-                other: hypothesis(&r.other),
-                apart2: r.apart2,
-                of_either: r.of_either as usize,
-                only_pose: r.only_pose as usize,
-                only_other: r.only_other as usize,
-            });
+            let &DeviceRival { apart, of_either, only_pose, only_other, .. } = r;
+            let compared = Comparison { apart, of_either, only_pose, only_other };
+            see(compared.rival(hypothesis(&r.other), task.r.inlier_threshold));
         }
         Ok(())
     }
