@@ -3,7 +3,7 @@
 //!
 //! The library knows no middleware. A room uses only rooms below it:
 //! `ros` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`,
-//! and all use [`latency`], [`params`] and [`status`].
+//! [`homotopy`] solves systems of polynomial equations and stands by itself; all use [`latency`], [`params`] and [`status`].
 //!
 //! Transforms are named `target_t_source`: `p_target = target_t_source * p_source`. Lengths are
 //! metres and angles radians unless a name says otherwise.

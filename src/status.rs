@@ -108,6 +108,26 @@ named!(
     }
 );
 
+named!(
+    /// How the track of a root of a polynomial system ended.
+    TrackStatus {
+        /// A regular root, polished.
+        Ok = "ok",
+        /// It went to infinity.
+        Diverged = "diverged",
+        /// It ended in a multiple root, on a curve of roots, or began where no regular root is.
+        Singular = "singular",
+        /// It could not be followed with steps of a sensible length.
+        MinStep = "min_step",
+        /// Steps or time ran out.
+        Budget = "budget",
+        /// It came, even when followed with care, to a root that another track has.
+        Duplicate = "duplicate",
+        /// The parameters are not finite.
+        Invalid = "invalid",
+    }
+);
+
 /// One number per [`Counter`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters([u64; Counter::ALL.len()]);

@@ -1,3 +1,31 @@
-//! Every root of a polynomial system, by following paths from a system whose roots are known.
+//! All roots of systems of polynomial equations, by following them from a system whose roots are
+//! known.
+//!
+//! A [`System`] is read from its text form and compiled to straight-line programs ([`Compiled`]).
+//! A [`StartSet`] has parameters and their roots, made by [`monodromy`] or, without parameters, by
+//! the degrees of the equations. A [`Solver`] follows them to the parameters of an instance; every
+//! track ends with a status, and none is lost without one.
 
+pub mod check;
+mod expression;
+mod graph;
+mod linear;
 pub mod lu;
+pub mod monodromy;
+pub mod numbers;
+mod pack;
+mod polynomial;
+pub mod problems;
+mod program;
+pub mod recall;
+mod solver;
+mod start;
+mod system;
+mod track;
+mod work;
+
+pub use program::{Compiled, Instruction, Path, Program};
+pub use solver::{Distinct, Root, Solution, Solver};
+pub use start::{StartError, StartSet};
+pub use system::{distance, System, SystemError};
+pub use track::{Assignment, End, Polished, Settings, Tracker};

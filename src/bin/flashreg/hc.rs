@@ -1,21 +1,415 @@
-//! `flashreg hc`: polynomial systems and what they stand on.
+//! `flashreg hc`: all roots of systems of polynomial equations.
 
+#[cfg(feature = "cuda")]
 use super::hc_lu::BenchLu;
-use clap::Subcommand;
+use super::say;
+use anyhow::{bail, Context};
+use clap::{Args, Subcommand};
+use flashreg::homotopy::monodromy::{monodromy, random_parameters, trace_test, Options, Progress, STRAIGHT};
+use flashreg::homotopy::problems::{all, find, Problem};
+use flashreg::homotopy::recall::{recall, Recall};
+use flashreg::homotopy::{numbers, Settings, Solution, Solver, StartSet, System};
+use flashreg::status::TrackStatus;
+use indicatif::{ProgressBar, ProgressStyle};
+use nalgebra::Complex;
+use serde_json::{json, Value};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A start by the degrees of the equations is chosen up to so many paths; beyond, monodromy.
+const FEW_PATHS: u128 = 4096;
+
+#[derive(Args)]
+pub struct Hc {
+    #[command(subcommand)]
+    command: Command,
+}
 
 #[derive(Subcommand)]
-pub enum Hc {
+enum Command {
+    /// Find all roots of a system for given parameters.
+    Solve(Solve),
+    /// Solve random instances of problems of the library: time, and how many of the roots are found.
+    Bench(Bench),
+    /// Make a start set by monodromy, check it, and test that it is complete.
+    Start(Start),
+    /// Print the problems of the library.
+    List,
     /// Measure the batched solution of small linear systems on the GPU beside cuBLAS.
     ///
     /// Both get the same matrices, fresh for every measurement, column by column, on the device; both
     /// are measured there, in the same stream. cuBLAS is getrfBatched and getrsBatched.
+    #[cfg(feature = "cuda")]
     Lu(BenchLu),
+}
+
+#[derive(Args)]
+struct Solve {
+    /// A form (FILE.yaml), or a problem of the library
+    system: String,
+    /// Parameters of the target, one a line, `re im` [default: the values of the form, or a random
+    /// instance of the problem]
+    #[arg(long, value_name = "FILE")]
+    target: Option<PathBuf>,
+    /// A start set that `flashreg hc start` wrote
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["start_params", "start_sols"])]
+    start: Option<PathBuf>,
+    /// Parameters of a start set, one a line
+    #[arg(long, value_name = "FILE", requires = "start_sols")]
+    start_params: Option<PathBuf>,
+    /// Its roots, one number a line, root after root
+    #[arg(long, value_name = "FILE", requires = "start_params")]
+    start_sols: Option<PathBuf>,
+    /// Decides everything that is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Tracks that are not done by then end with the status budget, ms; 0: no limit
+    #[arg(long, default_value_t = 0.0)]
+    budget_ms: f64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Bench {
+    /// Problems of the library [default: all]
+    problems: Vec<String>,
+    /// Random instances of each
+    #[arg(long, default_value_t = 200)]
+    instances: usize,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Way {
+    Degrees,
+    Monodromy,
+}
+
+#[derive(Args)]
+struct Start {
+    /// A form (FILE.yaml), or a problem of the library
+    system: String,
+    /// Where it is written [default: NAME.start]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Decides everything that is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How: by the degrees of the equations at random parameters, which finds all regular roots, or
+    /// by monodromy, which finds those that loops connect with the first one [default: monodromy for
+    /// problems of the library and for many paths]
+    #[arg(long)]
+    by: Option<Way>,
+    /// Loops in a row without a new root after which it stops
+    #[arg(long, default_value_t = 10)]
+    quiet: usize,
+    /// Leave the trace test out
+    #[arg(long)]
+    no_trace: bool,
+    /// It gives up after so many seconds
+    #[arg(long, default_value_t = 3600)]
+    seconds: u64,
 }
 
 impl Hc {
     pub fn run(self) -> anyhow::Result<()> {
-        match self {
-            Self::Lu(args) => args.run(),
+        match self.command {
+            Command::Solve(args) => args.run(),
+            Command::Bench(args) => args.run(),
+            Command::Start(args) => args.run(),
+            Command::List => list(),
+            #[cfg(feature = "cuda")]
+            Command::Lu(args) => args.run(),
         }
     }
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<Complex<f64>>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    numbers::parse(&text).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))
+}
+
+/// The system of a form, or of a problem of the library.
+fn load(name: &str) -> anyhow::Result<(System, Option<Problem>)> {
+    if let Some(problem) = find(name) {
+        return Ok((problem.system()?, Some(problem)));
+    }
+    let path = Path::new(name);
+    if !path.exists() {
+        bail!("{name}: neither a file nor a problem of the library (see `flashreg hc list`)");
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    Ok((System::from_yaml(&text).with_context(|| name.to_owned())?, None))
+}
+
+impl Solve {
+    fn run(self) -> anyhow::Result<()> {
+        let (mut system, problem) = load(&self.system)?;
+        let drawn = || problem.as_ref().and_then(|p| p.instance(self.seed)).map(|i| i.parameters);
+        let target = match &self.target {
+            Some(path) => read(path)?,
+            None => {
+                system.values.clone().or_else(drawn).context("no target: --target, or values in the form")?
+            }
+        };
+        if target.len() != system.size().1 {
+            bail!("{} parameters in the target, the system has {}", target.len(), system.size().1);
+        }
+        let (start, target) = match self.given(&system)? {
+            Some(start) => (start, target),
+            None => {
+                let prepared = self.make(system, problem.as_ref(), target)?;
+                system = prepared.0;
+                (prepared.1, prepared.2)
+            }
+        };
+        let solver = Solver::new(system, start, Settings::default());
+        let begin = Instant::now();
+        let budget = self.budget_ms > 0.0 && self.budget_ms.is_finite();
+        let deadline = budget.then(|| begin + Duration::from_secs_f64(self.budget_ms.min(1e9) * 1e-3));
+        let solution = solver.solve(&[target], deadline).remove(0);
+        let ms = begin.elapsed().as_secs_f64() * 1e3;
+        self.print(&solver, &solution, ms);
+        Ok(())
+    }
+
+    /// The start set of the options.
+    fn given(&self, system: &System) -> anyhow::Result<Option<StartSet>> {
+        if let Some(path) = &self.start {
+            let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            return Ok(Some(StartSet::from_bytes(&bytes, system)?));
+        }
+        let (Some(parameters), Some(roots)) = (&self.start_params, &self.start_sols) else { return Ok(None) };
+        let (parameters, numbers) = (read(parameters)?, read(roots)?);
+        let n = system.size().0;
+        let roots = numbers.chunks(n).map(<[_]>::to_vec).collect();
+        Ok(Some(StartSet { parameters, roots }.checked(system)?))
+    }
+
+    /// System, start set and target: from the library, by the degrees, or by monodromy.
+    fn make(
+        &self,
+        system: System,
+        problem: Option<&Problem>,
+        target: Vec<Complex<f64>>,
+    ) -> anyhow::Result<(System, StartSet, Vec<Complex<f64>>)> {
+        if let Some(problem) = problem {
+            let (system, start) = problem.prepared(self.seed)?;
+            let target =
+                if problem.start.is_some() { target } else { system.values.clone().unwrap_or_default() };
+            return Ok((system, start, target));
+        }
+        let family = if system.parameters.is_empty() { system.free_coefficients() } else { None };
+        if system.bezout() <= FEW_PATHS {
+            let (blend, start) = StartSet::total_degree(&system, &target, self.seed)?;
+            let target = blend.values.clone().unwrap_or_default();
+            return Ok((blend, start, target));
+        }
+        let target = family.as_ref().and_then(|f| f.values.clone()).unwrap_or(target);
+        let system = family.unwrap_or(system);
+        let options = Options { seed: self.seed, ..Options::default() };
+        let start = with_bar("monodromy", |show| monodromy(&system, &options, show))?;
+        Ok((system, start, target))
+    }
+
+    fn print(&self, solver: &Solver, solution: &Solution, ms: f64) {
+        let system = solver.system();
+        let counts: serde_json::Map<String, Value> =
+            TrackStatus::ALL.iter().map(|s| (s.name().into(), solution.count(*s).into())).collect();
+        if self.json {
+            let mut roots = Vec::new();
+            for root in &solution.roots {
+                let images = if root.ok() { system.orbit(&root.point) } else { vec![root.point.clone()] };
+                for image in images {
+                    let pairs: Vec<[f64; 2]> = image.iter().map(|v| [v.re, v.im]).collect();
+                    // JSON knows no infinity.
+                    let residual = root.residual.is_finite().then_some(root.residual);
+                    roots.push(json!({"root": pairs, "residual": residual, "status": root.status.name(), "steps": root.steps}));
+                }
+            }
+            say(json!({"system": system.name, "unknowns": system.unknowns, "tracks": solution.roots.len(),
+                "roots": roots, "counts": counts, "ms": ms}));
+            return;
+        }
+        for root in solution.found() {
+            for image in system.orbit(&root.point) {
+                let text: Vec<String> =
+                    image.iter().map(|v| format!("{:.10} {:+.10}i", v.re, v.im)).collect();
+                say(format!("{}   residual {:.1e}", text.join("   "), root.residual));
+            }
+        }
+        let counts: Vec<String> =
+            counts.iter().filter(|(_, n)| **n != 0).map(|(name, n)| format!("{n} {name}")).collect();
+        say(format!("{} tracks: {}; {ms:.3} ms", solution.roots.len(), counts.join(", ")));
+    }
+}
+
+impl Bench {
+    fn run(self) -> anyhow::Result<()> {
+        let problems = match self.problems.is_empty() {
+            true => all(),
+            false => {
+                let found = |name: &String| find(name).with_context(|| format!("no problem `{name}`"));
+                self.problems.iter().map(found).collect::<anyhow::Result<_>>()?
+            }
+        };
+        if !self.json {
+            say(format!(
+                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>10}  not ok",
+                "problem",
+                "inst.",
+                "found/expected",
+                "%",
+                "true found",
+                "pose",
+                "wrong",
+                "silent",
+                "steps",
+                "ms"
+            ));
+        }
+        let mut rows = Vec::new();
+        for problem in problems {
+            let row = recall(&problem, self.instances, self.seed).with_context(|| problem.name.clone())?;
+            if !self.json {
+                say(line(&row));
+            }
+            rows.push(row);
+        }
+        if self.json {
+            say(json!({"version": env!("CARGO_PKG_VERSION"), "backend": "cpu",
+                "threads": rayon::current_num_threads(), "seed": self.seed, "problems": rows}));
+        }
+        Ok(())
+    }
+}
+
+fn line(row: &Recall) -> String {
+    let share = if row.expected > 0 { 100.0 * row.found as f64 / row.expected as f64 } else { f64::NAN };
+    let of = |a: usize, b: usize| format!("{a}/{b}");
+    let others = row.counts.iter().filter(|(name, n)| **name != "ok" && **n > 0);
+    let others: Vec<String> = others.map(|(name, n)| format!("{n} {name}")).collect();
+    format!(
+        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>10.4}  {}",
+        row.problem,
+        row.instances,
+        of(row.found, row.expected),
+        of(row.true_found, row.truths),
+        of(row.poses_right, row.poses),
+        row.wrong,
+        row.silent,
+        row.steps,
+        row.ms,
+        others.join(", ")
+    )
+}
+
+/// Runs something that takes a while under a line that says how far it is.
+fn with_bar<T>(what: &'static str, work: impl FnOnce(&mut dyn FnMut(Progress)) -> T) -> T {
+    let bar = ProgressBar::new_spinner().with_prefix(what);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}: {msg} [{elapsed}]") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let result = work(&mut |p: Progress| {
+        bar.set_message(format!("{} roots after {} loops, {} without a new one", p.roots, p.loops, p.quiet));
+    });
+    bar.finish_and_clear();
+    result
+}
+
+impl Start {
+    fn run(self) -> anyhow::Result<()> {
+        let (mut system, problem) = load(&self.system)?;
+        if system.parameters.is_empty() {
+            system =
+                system.free_coefficients().context("no parameters, and too many terms to make them so")?;
+        }
+        let deadline = Some(Instant::now() + Duration::from_secs(self.seconds));
+        let mut options = Options { seed: self.seed, quiet: self.quiet, deadline, ..Options::default() };
+        if let Some(problem) = &problem {
+            options.scales = scales(problem);
+            options.known = problem.instance(self.seed).map(|i| (i.near, i.parameters));
+        }
+        let begin = Instant::now();
+        let few = problem.is_none() && system.bezout() <= FEW_PATHS;
+        let way = self.by.unwrap_or(if few { Way::Degrees } else { Way::Monodromy });
+        let start = match way {
+            Way::Degrees => by_degrees(&system, &options)?,
+            Way::Monodromy => with_bar("monodromy", |show| monodromy(&system, &options, show))?,
+        };
+        let start = start.checked(&system)?;
+        let took = begin.elapsed();
+        say(format!(
+            "{}: {} roots up to symmetry, seed {}, {took:.1?}",
+            system.name,
+            start.roots.len(),
+            self.seed
+        ));
+        if way == Way::Monodromy && !self.no_trace {
+            let all: usize = start.roots.iter().map(|r| system.orbit(r).len()).sum();
+            match with_bar("trace test", |show| trace_test(&system, &start, &options, show)) {
+                Some(t) if t.bend < STRAIGHT && t.roots == all => {
+                    say(format!("complete by the trace test: {all} roots with images, bend {:.1e}", t.bend));
+                }
+                Some(t) => {
+                    let (bend, roots) = (t.bend, t.roots);
+                    bail!(
+                        "the trace test fails: bend {bend:.1e}, {roots} roots on the curve, {all} in the set"
+                    );
+                }
+                None => say("the trace test could not be made: points were lost, or time ran out"),
+            }
+        }
+        let out = self.out.unwrap_or_else(|| PathBuf::from(format!("{}.start", system.name)));
+        let bytes = start.to_bytes(&system);
+        std::fs::write(&out, &bytes).with_context(|| format!("cannot write {}", out.display()))?;
+        say(format!("{}: {} bytes", out.display(), bytes.len()));
+        Ok(())
+    }
+}
+
+/// Root mean square of each parameter over some instances; none for a benchmark.
+fn scales(problem: &Problem) -> Vec<f64> {
+    const DRAWN: u64 = 30;
+    let drawn: Vec<_> = (0..DRAWN).filter_map(|seed| problem.instance(seed)).collect();
+    let Some(count) = drawn.first().map(|i| i.parameters.len()) else { return Vec::new() };
+    let square =
+        |k: usize| drawn.iter().map(|i| i.parameters[k].norm_sqr()).sum::<f64>() / drawn.len() as f64;
+    let sizes: Vec<f64> = (0..count).map(|k| square(k).sqrt()).collect();
+    let most = sizes.iter().copied().fold(0.0, f64::max);
+    sizes.into_iter().map(|s| s.max(0.01 * most)).collect()
+}
+
+/// All regular roots of random parameters, from the start that the degrees give.
+fn by_degrees(system: &System, options: &Options) -> anyhow::Result<StartSet> {
+    let parameters = random_parameters(system, options);
+    let (blend, start) = StartSet::total_degree(system, &parameters, options.seed)?;
+    let target = blend.values.clone().unwrap_or_default();
+    let solver = Solver::new(blend, start, Settings::default());
+    let solution = solver.solve(&[target], options.deadline).remove(0);
+    let roots = solution.found().map(|r| r.point.clone()).collect();
+    Ok(StartSet { parameters, roots })
+}
+
+fn list() -> anyhow::Result<()> {
+    say(format!(
+        "{:<26} {:>8} {:>10} {:>8} {:>9}  about",
+        "problem", "unknowns", "parameters", "expected", "start"
+    ));
+    for problem in all() {
+        let system = problem.system()?;
+        let (n, p) = system.size();
+        let start = if problem.start.is_some() { "monodromy" } else { "degrees" };
+        let about = system.about.split(". ").next().unwrap_or_default().trim_end_matches('.');
+        say(format!("{:<26} {n:>8} {p:>10} {:>8} {start:>9}  {about}", problem.name, problem.expected));
+    }
+    Ok(())
 }

@@ -2,7 +2,6 @@
 
 mod bench;
 mod doctor;
-#[cfg(feature = "cuda")]
 mod hc;
 #[cfg(feature = "cuda")]
 mod hc_lu;
@@ -33,9 +32,7 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Measure how long a registration takes, as a whole and stage by stage.
     Bench(bench::Bench),
-    /// Polynomial systems and what they stand on.
-    #[cfg(feature = "cuda")]
-    #[command(subcommand)]
+    /// Find all roots of systems of polynomial equations.
     Hc(hc::Hc),
     /// Compile the CUDA kernels ahead, for robots without a compiler.
     ///
@@ -62,8 +59,7 @@ fn main() -> ExitCode {
         Command::Register(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
         Command::Bench(args) => report(args.run()),
-        #[cfg(feature = "cuda")]
-        Command::Hc(command) => report(command.run()),
+        Command::Hc(args) => report(args.run()),
         #[cfg(feature = "cuda")]
         Command::Kernels(args) => args.run(),
         Command::Params(args) => {

@@ -1,0 +1,122 @@
+//! How many of the roots that are there are found.
+
+use super::check::{is_root, newton};
+use super::problems::{Error, Problem};
+use super::solver::{Distinct, Solution, Solver};
+use super::system::System;
+use super::track::Settings;
+use crate::geometry::pose_error;
+use crate::status::TrackStatus;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// What was found for a number of instances of a problem.
+#[derive(Debug, Clone, Serialize)]
+pub struct Recall {
+    /// The problem.
+    pub problem: String,
+    /// How many instances.
+    pub instances: usize,
+    /// Roots up to symmetry that all of them have together.
+    pub expected: usize,
+    /// Distinct roots that were found.
+    pub found: usize,
+    /// Instances with a known solution.
+    pub truths: usize,
+    /// Of these, how many were found.
+    pub true_found: usize,
+    /// Instances whose pose the roots tell.
+    pub poses: usize,
+    /// Of these, how many times it is the true one to 1e-6 rad and 1e-6 of the scene.
+    pub poses_right: usize,
+    /// Roots with status ok that are none.
+    pub wrong: usize,
+    /// Tracks without a status.
+    pub silent: usize,
+    /// How many tracks ended with which status.
+    pub counts: BTreeMap<&'static str, usize>,
+    /// Steps of a track, the mean.
+    pub steps: f64,
+    /// Time per instance when each is solved by itself, median, ms.
+    pub ms: f64,
+}
+
+/// Solves so many instances of a problem, drawn from `seed`, and counts.
+pub fn recall(problem: &Problem, instances: usize, seed: u64) -> Result<Recall, Error> {
+    let (system, start) = problem.prepared(seed)?;
+    let solver = Solver::new(system, start, Settings::default());
+    let system = solver.system();
+    let fixed = problem.instance(seed).is_none();
+    let instances = if fixed { 1 } else { instances };
+    let mut recall = Recall {
+        problem: problem.name.clone(),
+        instances,
+        expected: problem.expected * instances,
+        found: 0,
+        truths: 0,
+        true_found: 0,
+        poses: 0,
+        poses_right: 0,
+        wrong: 0,
+        silent: 0,
+        counts: BTreeMap::new(),
+        steps: 0.0,
+        ms: 0.0,
+    };
+    let mut times = Vec::new();
+    for i in 0..instances {
+        let instance = problem.instance(seed.wrapping_add(1000 * i as u64));
+        let target = instance.as_ref().map(|i| i.parameters.clone()).or_else(|| system.values.clone());
+        let target = target.unwrap_or_default();
+        let begin = Instant::now();
+        let solution = solver.solve(std::slice::from_ref(&target), None).remove(0);
+        times.push(begin.elapsed().as_secs_f64() * 1e3);
+        let mut distinct = Distinct::new(system);
+        for root in solution.found() {
+            distinct.insert(&root.point);
+            recall.wrong += usize::from(!is_root(system, &root.point, &target));
+        }
+        recall.found += distinct.count();
+        recall.silent += solver.start().roots.len() - solution.roots.len();
+        for status in TrackStatus::ALL {
+            *recall.counts.entry(status.name()).or_default() += solution.count(*status);
+        }
+        recall.steps += solution.roots.iter().map(|r| f64::from(r.steps)).sum::<f64>();
+        let Some(instance) = instance else { continue };
+        recall.truths += 1;
+        let truth = newton(system, instance.near.clone(), &target);
+        recall.true_found += usize::from(truth.is_some_and(|t| distinct.find(&t).is_some()));
+        if let Some(truth) = &instance.pose {
+            recall.poses += 1;
+            let images = solution.found().flat_map(|r| system.orbit(&r.point)).collect::<Vec<_>>();
+            let right = images.iter().filter_map(|root| problem.pose(root, &target)).any(|pose| {
+                let (angle, shift) = pose_error(&pose.to_rigid(), &truth.to_rigid());
+                angle < 1e-6 && shift < 1e-6 * (1.0 + truth.translation.norm())
+            });
+            recall.poses_right += usize::from(right);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    recall.ms = times.get(times.len() / 2).copied().unwrap_or(0.0);
+    recall.steps /= (instances * solver.start().roots.len()).max(1) as f64;
+    Ok(recall)
+}
+
+/// Both solutions have the same roots up to symmetry; the number they share, and of each alone.
+pub fn compare(system: &System, a: &Solution, b: &Solution) -> (usize, usize, usize) {
+    let mut first = Distinct::new(system);
+    a.found().for_each(|r| {
+        first.insert(&r.point);
+    });
+    let mut second = Distinct::new(system);
+    b.found().for_each(|r| {
+        second.insert(&r.point);
+    });
+    let shared = |list: &Solution, other: &Distinct| {
+        let mut seen = Distinct::new(system);
+        list.found().filter(|r| seen.insert(&r.point) && other.find(&r.point).is_some()).count()
+    };
+    let both = shared(a, &second);
+    (both, first.count() - both, second.count() - both)
+}

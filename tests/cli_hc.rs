@@ -1,0 +1,113 @@
+//! `flashreg hc`: its JSON objects, files, and refusals.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn hc(folder: &Path, args: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashreg"));
+    command.current_dir(folder).arg("hc").args(args.split_whitespace()).output().expect("it runs")
+}
+
+fn json(folder: &Path, args: &str) -> Value {
+    let output = hc(folder, args);
+    assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args}: {e}"))
+}
+
+fn error(folder: &Path, args: &str) -> String {
+    let output = hc(folder, args);
+    assert_eq!(output.status.code(), Some(2), "{args}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const CIRCLE: &str = "unknowns: [x, y]\nparameters: [r]\nequations: [x^2 + y^2 = r^2, x = 2*y]\n";
+
+#[test]
+fn a_form_of_ones_own_is_solved_with_one_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path();
+    std::fs::write(path.join("own.yaml"), CIRCLE).expect("written");
+    std::fs::write(path.join("target.txt"), "5\n").expect("written");
+    let answer = json(path, "solve own.yaml --target target.txt --json");
+    let roots = answer["roots"].as_array().expect("roots");
+    assert_eq!((roots.len(), &answer["counts"]["ok"]), (2, &2.into()));
+    assert!(answer["ms"].as_f64().is_some_and(|ms| ms > 0.0));
+    for root in roots {
+        let number = |i: usize, part: usize| root["root"][i][part].as_f64().expect("a number");
+        assert!((number(0, 0).powi(2) + number(1, 0).powi(2) - 25.0).abs() < 1e-9);
+        assert!((number(0, 0) - 2.0 * number(1, 0)).abs() < 1e-10 && number(0, 1).abs() < 1e-10);
+        assert_eq!(root["status"], "ok");
+        assert!(root["residual"].as_f64().is_some_and(|r| r < 1e-10));
+    }
+    // Made ahead, and given as numbers.
+    let made = hc(path, "start own.yaml --out own.start");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said(&made).contains("2 roots up to symmetry"), "{}", said(&made));
+    // Loops do not connect the roots of this form, whose radius is a square; those of the next they do.
+    let loops = hc(path, "start own.yaml --by monodromy --out own.m");
+    assert!(said(&loops).contains("complete by the trace test: 1 roots"), "{}", said(&loops));
+    std::fs::write(path.join("other.yaml"), CIRCLE.replace("r^2", "r")).expect("written");
+    let loops = hc(path, "start other.yaml --by monodromy --out other.start");
+    assert!(said(&loops).contains("complete by the trace test: 2 roots"), "{}", said(&loops));
+    let again = json(path, "solve own.yaml --target target.txt --start own.start --json");
+    assert_eq!(again["counts"]["ok"], 2);
+    std::fs::write(path.join("p.txt"), "1 0\n").expect("written");
+    std::fs::write(path.join("x.txt"), "0.894427190999916 0\n0.447213595499958 0\n").expect("written");
+    let one = json(path, "solve own.yaml --target target.txt --start-params p.txt --start-sols x.txt --json");
+    assert_eq!(one["counts"]["ok"], 1);
+    // A form with symmetries gives the images too.
+    let with = format!("{CIRCLE}symmetries: [{{x: -x, y: -y}}]\nvalues: {{r: 5}}\n");
+    std::fs::write(path.join("own.yaml"), with).expect("written");
+    let made = hc(path, "start own.yaml --out own.start --no-trace");
+    assert!(said(&made).contains("1 roots up to symmetry"), "{}", said(&made));
+    let images = json(path, "solve own.yaml --start own.start --json");
+    assert_eq!((images["roots"].as_array().map(Vec::len), &images["tracks"]), (Some(2), &1.into()));
+}
+
+#[test]
+fn the_library_is_listed_solved_and_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listed = hc(folder.path(), "list");
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(
+        ["p3p", "five_point", "katsura10"].iter().all(|n| text.lines().any(|l| l.starts_with(n))),
+        "{text}"
+    );
+    let answer = json(folder.path(), "solve katsura3 --json");
+    assert_eq!((&answer["counts"]["ok"], answer["roots"].as_array().map(Vec::len)), (&8.into(), Some(8)));
+    let roots = |seed: u32| json(folder.path(), &format!("solve p3p --seed {seed} --json"))["roots"].clone();
+    assert_eq!(roots(4), roots(4));
+    assert_ne!(roots(4), roots(5));
+    let bench = json(folder.path(), "bench p3p triangulation_2 --instances 5 --json");
+    let rows = bench["problems"].as_array().expect("rows");
+    assert_eq!((rows.len(), &rows[0]["problem"], &rows[0]["expected"]), (2, &"p3p".into(), &20.into()));
+    assert_eq!(
+        (&rows[0]["found"], &rows[0]["wrong"], &rows[0]["silent"]),
+        (&20.into(), &0.into(), &0.into())
+    );
+}
+
+#[test]
+fn refusals_name_what_is_wrong() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path();
+    std::fs::write(path.join("own.yaml"), CIRCLE).expect("written");
+    std::fs::write(path.join("wrong.yaml"), CIRCLE.replace("2*y", "2*z")).expect("written");
+    std::fs::write(path.join("text.txt"), "1 2 3\n").expect("written");
+    std::fs::write(path.join("two.txt"), "1\n2\n").expect("written");
+    for (args, what) in [
+        ("solve nothing", "neither a file nor a problem"),
+        ("solve own.yaml", "no target"),
+        ("solve wrong.yaml", "line 3, column 36 (equation 2): unknown symbol `z`"),
+        ("solve own.yaml --target text.txt", "line 1: expected `re im`"),
+        ("solve own.yaml --target two.txt", "2 parameters in the target, the system has 1"),
+        ("solve own.yaml --target absent.txt", "cannot read absent.txt"),
+        ("solve p3p --start own.yaml", "not a start set"),
+        ("bench nothing", "no problem `nothing`"),
+    ] {
+        let said = error(path, args);
+        assert!(said.contains(what), "{args}: {said}");
+    }
+}
