@@ -63,14 +63,7 @@ impl Context {
         let processors = unsafe { result::device::get_attribute(device, count) }
             .doing("asking for the number of multiprocessors")?;
         // SAFETY: `device` was returned by `get`.
-        let retain = || unsafe { result::primary_ctx::retain(device) };
-        let made = retain().or_else(|_| {
-            // A context that a fault has spoilt may still be there.
-            // SAFETY: as above; what else uses that context can do nothing more with it.
-            unsafe { sys::cuDevicePrimaryCtxReset_v2(device) }.result()?;
-            retain()
-        });
-        let raw = made.doing("making a context")?;
+        let raw = unsafe { result::primary_ctx::retain(device) }.doing("making a context")?;
         let (facts, processors) = (facts.clone(), processors.max(1).unsigned_abs());
         let mut context = Self { device, raw, facts, processors, driver: cuda, in_use: 0 };
         context.in_use = context.in_use()?;
