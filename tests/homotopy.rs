@@ -5,7 +5,7 @@ use flashreg::homotopy::check::is_root;
 use flashreg::homotopy::monodromy::{monodromy, Options};
 use flashreg::homotopy::problems::{all, find};
 use flashreg::homotopy::recall::{compare, recall};
-use flashreg::homotopy::{numbers, Settings, Solver, StartSet, System};
+use flashreg::homotopy::{numbers, Backend, Settings, Solver, StartSet, System};
 use flashreg::status::TrackStatus;
 use nalgebra::Complex;
 use std::fmt::Write;
@@ -24,7 +24,8 @@ fn nearly_all_roots_of_the_library_are_found_and_none_is_wrong() {
     let (mut found, mut expected) = (0, 0);
     for problem in all() {
         let instances = if problem.expected > 100 { 1 } else { 10 };
-        let row = recall(&problem, instances, 77).unwrap_or_else(|e| panic!("{}: {e}", problem.name));
+        let row = recall(&problem, instances, 77, Backend::Cpu, 0)
+            .unwrap_or_else(|e| panic!("{}: {e}", problem.name));
         assert_eq!((row.wrong, row.silent), (0, 0), "{row:?}");
         assert!(row.found <= row.expected, "more than there are: {row:?}");
         assert!(row.found * 100 >= row.expected * 97, "{row:?}");

@@ -8,6 +8,8 @@
 
 pub mod check;
 mod expression;
+#[cfg(feature = "cuda")]
+pub mod gpu;
 mod graph;
 mod linear;
 pub mod lu;
@@ -18,6 +20,8 @@ mod polynomial;
 pub mod problems;
 mod program;
 pub mod recall;
+#[cfg(feature = "cuda")]
+mod schedule;
 mod solver;
 mod start;
 mod system;
@@ -25,7 +29,7 @@ mod track;
 mod work;
 
 pub use program::{Compiled, Instruction, Path, Program};
-pub use solver::{Distinct, Root, Solution, Solver};
+pub use solver::{Backend, Distinct, Root, Solution, Solver};
 pub use start::{StartError, StartSet};
 pub use system::{distance, System, SystemError};
 pub use track::{Assignment, End, Polished, Settings, Tracker};

@@ -2,7 +2,7 @@
 
 use super::check::{is_root, newton};
 use super::problems::{Error, Problem};
-use super::solver::{Distinct, Solution, Solver};
+use super::solver::{Backend, Distinct, Solution, Solver};
 use super::system::System;
 use super::track::Settings;
 use crate::geometry::pose_error;
@@ -40,12 +40,34 @@ pub struct Recall {
     pub steps: f64,
     /// Time per instance when each is solved by itself, median, ms.
     pub ms: f64,
+    /// Of that, the kernels on the GPU.
+    pub kernel_ms: Option<f64>,
+    /// All instances of a batch solved in one call.
+    pub batch: Option<Batch>,
 }
 
-/// Solves so many instances of a problem, drawn from `seed`, and counts.
-pub fn recall(problem: &Problem, instances: usize, seed: u64) -> Result<Recall, Error> {
+/// Times of a call with many instances, the better of two calls.
+#[derive(Debug, Clone, Serialize)]
+pub struct Batch {
+    /// How many.
+    pub instances: usize,
+    /// The call, ms.
+    pub ms: f64,
+    /// Of that, the kernels on the GPU.
+    pub kernel_ms: Option<f64>,
+}
+
+/// Solves so many instances of a problem, drawn from `seed`, and counts; then `batch` of them in one
+/// call, unless that is zero.
+pub fn recall(
+    problem: &Problem,
+    instances: usize,
+    seed: u64,
+    backend: Backend,
+    batch: usize,
+) -> Result<Recall, Error> {
     let (system, start) = problem.prepared(seed)?;
-    let solver = Solver::new(system, start, Settings::default());
+    let solver = Solver::new(system, start, Settings::default()).on(backend)?;
     let system = solver.system();
     let fixed = problem.instance(seed).is_none();
     let instances = if fixed { 1 } else { instances };
@@ -63,8 +85,10 @@ pub fn recall(problem: &Problem, instances: usize, seed: u64) -> Result<Recall, 
         counts: BTreeMap::new(),
         steps: 0.0,
         ms: 0.0,
+        kernel_ms: None,
+        batch: None,
     };
-    let mut times = Vec::new();
+    let (mut times, mut kernel_times) = (Vec::new(), Vec::new());
     for i in 0..instances {
         let instance = problem.instance(seed.wrapping_add(1000 * i as u64));
         let target = instance.as_ref().map(|i| i.parameters.clone()).or_else(|| system.values.clone());
@@ -72,6 +96,7 @@ pub fn recall(problem: &Problem, instances: usize, seed: u64) -> Result<Recall, 
         let begin = Instant::now();
         let solution = solver.solve(std::slice::from_ref(&target), None).remove(0);
         times.push(begin.elapsed().as_secs_f64() * 1e3);
+        kernel_times.extend(solver.kernel_ms());
         let mut distinct = Distinct::new(system);
         for root in solution.found() {
             distinct.insert(&root.point);
@@ -97,10 +122,29 @@ pub fn recall(problem: &Problem, instances: usize, seed: u64) -> Result<Recall, 
             recall.poses_right += usize::from(right);
         }
     }
-    times.sort_by(f64::total_cmp);
-    recall.ms = times.get(times.len() / 2).copied().unwrap_or(0.0);
+    recall.ms = median(&mut times).unwrap_or(0.0);
+    recall.kernel_ms = median(&mut kernel_times);
+    if batch > 0 {
+        let target = |i: usize| {
+            let drawn = problem.instance(seed.wrapping_add(i as u64)).map(|i| i.parameters);
+            drawn.or_else(|| system.values.clone()).unwrap_or_default()
+        };
+        let targets: Vec<_> = (0..batch).map(target).collect();
+        for _ in 0..2 {
+            let begin = Instant::now();
+            solver.solve(&targets, None);
+            let ms = begin.elapsed().as_secs_f64() * 1e3;
+            let new = Batch { instances: batch, ms, kernel_ms: solver.kernel_ms() };
+            recall.batch = recall.batch.filter(|best| best.ms < ms).or(Some(new));
+        }
+    }
     recall.steps /= (instances * solver.start().roots.len()).max(1) as f64;
     Ok(recall)
+}
+
+fn median(times: &mut [f64]) -> Option<f64> {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied()
 }
 
 /// Both solutions have the same roots up to symmetry; the number they share, and of each alone.

@@ -5,8 +5,10 @@ use super::program::{Compiled, Path};
 use super::start::StartSet;
 use super::system::{distance, System};
 use super::track::{Assignment, End, Settings, Tracker};
+use crate::gpu::GpuError;
 use crate::status::TrackStatus;
 use nalgebra::Complex;
+use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -81,20 +83,88 @@ fn is_unresolved(status: TrackStatus) -> bool {
     matches!(status, TrackStatus::MinStep | TrackStatus::Budget | TrackStatus::Duplicate)
 }
 
+/// Where tracks are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Backend {
+    /// On the GPU if there is one and the system fits it, else on the CPU.
+    #[default]
+    Auto,
+    /// On the CPU.
+    Cpu,
+    /// On the GPU.
+    Cuda,
+}
+
 /// Finds all roots of instances of a system.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Solver {
     system: System,
     compiled: Compiled,
     start: StartSet,
     settings: Settings,
+    #[cfg(feature = "cuda")]
+    gpu: Option<std::sync::Arc<std::sync::Mutex<super::gpu::GpuTracker>>>,
 }
 
 impl Solver {
     /// A solver for a system with a start set of it.
     pub fn new(system: System, start: StartSet, settings: Settings) -> Self {
         let compiled = Compiled::new(&system);
-        Self { system, compiled, start, settings }
+        Self {
+            system,
+            compiled,
+            start,
+            settings,
+            #[cfg(feature = "cuda")]
+            gpu: None,
+        }
+    }
+
+    /// The same solver, following on a backend.
+    ///
+    /// # Errors
+    /// Why the GPU cannot be used, if it was asked for.
+    pub fn on(mut self, backend: Backend) -> Result<Self, GpuError> {
+        #[cfg(feature = "cuda")]
+        {
+            self.gpu = None;
+            if backend != Backend::Cpu {
+                match self.tracker() {
+                    Ok(tracker) => self.gpu = Some(std::sync::Arc::new(std::sync::Mutex::new(tracker))),
+                    Err(why) if backend == Backend::Cuda => return Err(why),
+                    Err(why) => log::info!("tracks are followed on the CPU: {why}"),
+                }
+            }
+            Ok(self)
+        }
+        #[cfg(not(feature = "cuda"))]
+        match backend {
+            Backend::Cuda => Err(GpuError::Absent("built without CUDA (feature `cuda`)".to_owned())),
+            _ => Ok(self),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn tracker(&self) -> Result<super::gpu::GpuTracker, GpuError> {
+        let context = crate::gpu::context::Context::first()?;
+        let cache = crate::gpu::bundle::cache_folder();
+        super::gpu::GpuTracker::new(&context, &self.compiled, &self.start, cache.as_deref())
+    }
+
+    /// It follows on the GPU.
+    pub fn is_on_gpu(&self) -> bool {
+        #[cfg(feature = "cuda")]
+        return self.gpu.is_some();
+        #[cfg(not(feature = "cuda"))]
+        false
+    }
+
+    /// How long the kernels of the last call took, ms; `None` on the CPU.
+    pub fn kernel_ms(&self) -> Option<f64> {
+        #[cfg(feature = "cuda")]
+        return self.gpu.as_ref().and_then(|gpu| gpu.lock().ok().map(|tracker| tracker.kernel_ms()));
+        #[cfg(not(feature = "cuda"))]
+        None
     }
 
     /// The system.
@@ -119,10 +189,12 @@ impl Solver {
         let finite =
             |p: &[Complex<f64>]| p.len() == self.compiled.parameters && p.iter().all(|v| v.is_finite());
         let valid: Vec<usize> = (0..targets.len()).filter(|&i| finite(&targets[i])).collect();
-        let paths: Vec<Path> =
-            valid.iter().map(|&i| self.compiled.path(&self.start.parameters, &targets[i])).collect();
-        let job = |k: usize| (&paths[k / count], self.start.roots[k % count].as_slice());
-        let mut roots = follow(&self.compiled, self.settings, paths.len() * count, job, deadline).into_iter();
+        let path = |i: &usize| self.compiled.path(&self.start.parameters, &targets[*i]);
+        let paths: Vec<Path> = match valid.len() {
+            1 => valid.iter().map(path).collect(),
+            _ => valid.par_iter().map(path).collect(),
+        };
+        let mut roots = self.follow_all(&paths, deadline).into_iter();
         let mut solutions: Vec<Solution> =
             paths.iter().map(|_| Solution { roots: roots.by_ref().take(count).collect() }).collect();
         self.retry(&paths, &mut solutions, deadline);
@@ -140,6 +212,21 @@ impl Solver {
             false => Solution { roots: (0..count).map(|_| invalid()).collect() },
         });
         all.collect()
+    }
+
+    /// Every root along every path, path after path, on the backend.
+    fn follow_all(&self, paths: &[Path], deadline: Option<Instant>) -> Vec<Root> {
+        #[cfg(feature = "cuda")]
+        if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
+            let budget = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            match tracker.follow(&self.compiled, self.settings, paths, budget) {
+                Ok(roots) => return roots,
+                Err(why) => log::error!("the GPU failed, tracks are followed on the CPU: {why}"),
+            }
+        }
+        let count = self.start.roots.len();
+        let job = |k: usize| (&paths[k / count], self.start.roots[k % count].as_slice());
+        follow(&self.compiled, self.settings, paths.len() * count, job, deadline)
     }
 
     /// Follows again, more carefully, tracks that met and tracks that were given up.

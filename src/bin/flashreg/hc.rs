@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use flashreg::homotopy::monodromy::{monodromy, random_parameters, trace_test, Options, Progress, STRAIGHT};
 use flashreg::homotopy::problems::{all, find, Problem};
 use flashreg::homotopy::recall::{recall, Recall};
-use flashreg::homotopy::{numbers, Settings, Solution, Solver, StartSet, System};
+use flashreg::homotopy::{numbers, Backend, Settings, Solution, Solver, StartSet, System};
 use flashreg::status::TrackStatus;
 use indicatif::{ProgressBar, ProgressStyle};
 use nalgebra::Complex;
@@ -63,6 +63,9 @@ struct Solve {
     /// Decides everything that is random
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Where tracks are followed
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: On,
     /// Tracks that are not done by then end with the status budget, ms; 0: no limit
     #[arg(long, default_value_t = 0.0)]
     budget_ms: f64,
@@ -81,9 +84,33 @@ struct Bench {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Where tracks are followed
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: On,
+    /// After that, so many instances in one call
+    #[arg(long, default_value_t = 0)]
+    batch: usize,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum On {
+    /// On the GPU if there is one and the system fits it, else on the CPU
+    Auto,
+    Cpu,
+    Cuda,
+}
+
+impl From<On> for Backend {
+    fn from(on: On) -> Self {
+        match on {
+            On::Auto => Backend::Auto,
+            On::Cpu => Backend::Cpu,
+            On::Cuda => Backend::Cuda,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -170,7 +197,7 @@ impl Solve {
                 (prepared.1, prepared.2)
             }
         };
-        let solver = Solver::new(system, start, Settings::default());
+        let solver = Solver::new(system, start, Settings::default()).on(self.backend.into())?;
         let begin = Instant::now();
         let budget = self.budget_ms > 0.0 && self.budget_ms.is_finite();
         let deadline = budget.then(|| begin + Duration::from_secs_f64(self.budget_ms.min(1e9) * 1e-3));
@@ -235,7 +262,7 @@ impl Solve {
                 }
             }
             say(json!({"system": system.name, "unknowns": system.unknowns, "tracks": solution.roots.len(),
-                "roots": roots, "counts": counts, "ms": ms}));
+                "roots": roots, "counts": counts, "ms": ms, "kernel_ms": solver.kernel_ms()}));
             return;
         }
         for root in solution.found() {
@@ -247,7 +274,9 @@ impl Solve {
         }
         let counts: Vec<String> =
             counts.iter().filter(|(_, n)| **n != 0).map(|(name, n)| format!("{n} {name}")).collect();
-        say(format!("{} tracks: {}; {ms:.3} ms", solution.roots.len(), counts.join(", ")));
+        let kernel =
+            solver.kernel_ms().map_or(String::new(), |ms| format!(", of that the kernel {ms:.3} ms"));
+        say(format!("{} tracks: {}; {ms:.3} ms{kernel}", solution.roots.len(), counts.join(", ")));
     }
 }
 
@@ -262,7 +291,7 @@ impl Bench {
         };
         if !self.json {
             say(format!(
-                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>10}  not ok",
+                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>10} {:>10} {:>11} {:>10}  not ok",
                 "problem",
                 "inst.",
                 "found/expected",
@@ -272,20 +301,26 @@ impl Bench {
                 "wrong",
                 "silent",
                 "steps",
-                "ms"
+                "ms",
+                "kernel ms",
+                "batch ms",
+                "kernel ms",
             ));
         }
         let mut rows = Vec::new();
         for problem in problems {
-            let row = recall(&problem, self.instances, self.seed).with_context(|| problem.name.clone())?;
+            let row = recall(&problem, self.instances, self.seed, self.backend.into(), self.batch)
+                .with_context(|| problem.name.clone())?;
             if !self.json {
                 say(line(&row));
             }
             rows.push(row);
         }
         if self.json {
-            say(json!({"version": env!("CARGO_PKG_VERSION"), "backend": "cpu",
-                "threads": rayon::current_num_threads(), "seed": self.seed, "problems": rows}));
+            say(
+                json!({"version": env!("CARGO_PKG_VERSION"), "gpu": rows.iter().any(|row: &Recall| row.kernel_ms.is_some()),
+                "threads": rayon::current_num_threads(), "seed": self.seed, "problems": rows}),
+            );
         }
         Ok(())
     }
@@ -294,10 +329,11 @@ impl Bench {
 fn line(row: &Recall) -> String {
     let share = if row.expected > 0 { 100.0 * row.found as f64 / row.expected as f64 } else { f64::NAN };
     let of = |a: usize, b: usize| format!("{a}/{b}");
+    let time = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| format!("{ms:.4}"));
     let others = row.counts.iter().filter(|(name, n)| **name != "ok" && **n > 0);
     let others: Vec<String> = others.map(|(name, n)| format!("{n} {name}")).collect();
     format!(
-        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>10.4}  {}",
+        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>10.4} {:>10} {:>11} {:>10}  {}",
         row.problem,
         row.instances,
         of(row.found, row.expected),
@@ -307,6 +343,9 @@ fn line(row: &Recall) -> String {
         row.silent,
         row.steps,
         row.ms,
+        time(row.kernel_ms),
+        time(row.batch.as_ref().map(|b| b.ms)),
+        time(row.batch.as_ref().and_then(|b| b.kernel_ms)),
         others.join(", ")
     )
 }

@@ -12,6 +12,7 @@ pub use instance::{Instance, Random};
 use super::start::{StartError, StartSet};
 use super::system::{System, SystemError};
 use crate::geometry::Pose;
+use crate::gpu::GpuError;
 use nalgebra::Complex;
 use std::borrow::Cow;
 
@@ -138,4 +139,7 @@ pub enum Error {
     /// Its start set.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The GPU.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
 }

@@ -1,0 +1,383 @@
+//! Programs spread over the lanes of a tile.
+//!
+//! Every operation becomes `to = ±c ± a b`: sums take in the products that only they use, and what is
+//! no product multiplies by one. So lanes never part. In each round a lane does one operation, whose
+//! operands were computed in earlier rounds; the longest chains go first.
+
+use super::program::{Compiled, Instruction, Program};
+use nalgebra::Complex;
+use std::collections::HashMap;
+
+/// Bits of a slot's number in a word.
+const BITS: u32 = 14;
+/// Slots that words can name.
+pub const MAX_SLOTS: usize = 1 << BITS;
+
+/// A number of a program: an input, a constant, or what an operation gives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Value {
+    Input(u32),
+    Constant(u64, u64),
+    Result(usize),
+}
+
+const ZERO: Value = Value::Constant(0, 0);
+const ONE: Value = Value::Constant(0x3ff0_0000_0000_0000, 0);
+
+fn constant(value: Complex<f64>) -> Value {
+    Value::Constant(value.re.to_bits(), value.im.to_bits())
+}
+
+/// `±c ± a b`
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    c: Value,
+    a: Value,
+    b: Value,
+    /// The signs are minus.
+    minus: [bool; 2],
+}
+
+impl Operation {
+    fn product(a: Value, b: Value) -> Self {
+        Self { c: ZERO, a, b, minus: [false; 2] }
+    }
+
+    fn operands(&self) -> [Value; 3] {
+        [self.c, self.a, self.b]
+    }
+
+    fn is_product(&self) -> bool {
+        self.c == ZERO && self.minus == [false; 2]
+    }
+
+    fn results(&self) -> impl Iterator<Item = usize> {
+        self.operands().into_iter().filter_map(|v| match v {
+            Value::Result(i) => Some(i),
+            _ => None,
+        })
+    }
+}
+
+/// The operations of a program, and its outputs.
+struct Operations {
+    list: Vec<Operation>,
+    outputs: Vec<Value>,
+}
+
+impl Operations {
+    fn of(program: &Program) -> Self {
+        let mut values: Vec<Value> = (0..program.inputs as u32).map(Value::Input).collect();
+        values.extend(program.constants.iter().map(|v| constant(*v)));
+        values.resize(program.slots, ZERO);
+        let mut list = Vec::new();
+        for instruction in &program.code {
+            let value = |slot: u32| values[slot as usize];
+            let (to, operation) = match *instruction {
+                Instruction::Add { to, a, b } => {
+                    (to, Operation { c: value(a), a: value(b), b: ONE, minus: [false; 2] })
+                }
+                Instruction::Sub { to, a, b } => {
+                    (to, Operation { c: value(a), a: value(b), b: ONE, minus: [false, true] })
+                }
+                Instruction::Mul { to, a, b } => (to, Operation::product(value(a), value(b))),
+                Instruction::Scale { to, a, by } => {
+                    (to, Operation::product(value(a), constant(Complex::new(by, 0.0))))
+                }
+            };
+            values[to as usize] = Value::Result(list.len());
+            list.push(operation);
+        }
+        let outputs = program.outputs.iter().map(|slot| values[*slot as usize]).collect();
+        let mut operations = Self { list, outputs };
+        operations.fuse();
+        operations
+    }
+
+    /// Sums take in products.
+    fn fuse(&mut self) {
+        let mut uses = vec![0usize; self.list.len()];
+        let outputs =
+            self.outputs.iter().filter_map(|v| if let Value::Result(i) = v { Some(*i) } else { None });
+        let operands = self.list.iter().flat_map(Operation::results);
+        outputs.chain(operands).for_each(|i| uses[i] += 1);
+        let mut depth = vec![0usize; self.list.len()];
+        let mut gone = vec![false; self.list.len()];
+        for i in 0..self.list.len() {
+            let operation = self.list[i];
+            if operation.b == ONE {
+                // A product that nothing else needs, and how late it is.
+                let free = |v: Value| match v {
+                    Value::Result(k) if uses[k] == 1 && self.list[k].is_product() => Some((depth[k], k)),
+                    _ => None,
+                };
+                let [left, right] = [free(operation.c), free(operation.a)];
+                let takes_left = left > right;
+                if let Some((_, k)) = if takes_left { left } else { right } {
+                    let Operation { a, b, .. } = self.list[k];
+                    let minus = operation.minus[1];
+                    self.list[i] = match takes_left {
+                        true => Operation { c: operation.a, a, b, minus: [minus, false] },
+                        false => Operation { c: operation.c, a, b, minus: [false, minus] },
+                    };
+                    gone[k] = true;
+                }
+            }
+            depth[i] = 1 + self.list[i].results().map(|k| depth[k]).max().unwrap_or(0);
+        }
+        // Numbers of those that are left.
+        let mut number = vec![0; self.list.len()];
+        let mut left = 0;
+        for (n, gone) in number.iter_mut().zip(&gone) {
+            *n = left;
+            left += usize::from(!gone);
+        }
+        let moved = |v: Value| match v {
+            Value::Result(i) => Value::Result(number[i]),
+            other => other,
+        };
+        let kept = self.list.iter().zip(&gone).filter(|(_, gone)| !**gone);
+        self.list = kept
+            .map(|(o, _)| Operation { c: moved(o.c), a: moved(o.a), b: moved(o.b), minus: o.minus })
+            .collect();
+        self.outputs.iter_mut().for_each(|v| *v = moved(*v));
+    }
+
+    /// Operations copy outputs that are inputs, constants or twice there, so that each output has an
+    /// operation of its own; gives the number of the output of those that have one.
+    fn own_outputs(&mut self) -> Vec<Option<usize>> {
+        let mut output_of = vec![None; self.list.len()];
+        for (k, value) in self.outputs.iter_mut().enumerate() {
+            match *value {
+                Value::Result(i) if output_of[i].is_none() => output_of[i] = Some(k),
+                other => {
+                    self.list.push(Operation { c: other, ..Operation::product(ZERO, ZERO) });
+                    output_of.push(Some(k));
+                    *value = Value::Result(self.list.len() - 1);
+                }
+            }
+        }
+        output_of
+    }
+
+    /// Operations of each round.
+    fn rounds(&self, lanes: usize) -> Vec<Vec<usize>> {
+        let count = self.list.len();
+        let mut users: Vec<Vec<usize>> = vec![Vec::new(); count];
+        let mut waits = vec![0; count];
+        for (i, operation) in self.list.iter().enumerate() {
+            for k in operation.results() {
+                users[k].push(i);
+                waits[i] += 1;
+            }
+        }
+        // The longest chain of users.
+        let mut chain = vec![0usize; count];
+        for i in (0..count).rev() {
+            chain[i] = users[i].iter().map(|u| 1 + chain[*u]).max().unwrap_or(0);
+        }
+        let key = |i: usize| (chain[i], std::cmp::Reverse(i));
+        let mut ready: std::collections::BinaryHeap<_> =
+            (0..count).filter(|i| waits[*i] == 0).map(key).collect();
+        let mut rounds = Vec::new();
+        while !ready.is_empty() {
+            let round: Vec<usize> = (0..lanes).map_while(|_| ready.pop()).map(|(_, i)| i.0).collect();
+            for user in round.iter().flat_map(|i| &users[*i]) {
+                waits[*user] -= 1;
+                if waits[*user] == 0 {
+                    ready.push(key(*user));
+                }
+            }
+            rounds.push(round);
+        }
+        rounds
+    }
+}
+
+/// Slots from the first temporary on, those that are free again first.
+struct Temporaries {
+    next: usize,
+    free: Vec<usize>,
+}
+
+/// Where a tile keeps its numbers, and what its lanes do in each round.
+pub struct Schedule {
+    /// Lanes of the tile.
+    pub lanes: usize,
+    /// Constants and the first of their slots; the first of them is zero.
+    pub constants: Vec<Complex<f64>>,
+    /// See `constants`.
+    pub first_constant: usize,
+    /// The first slot of each output.
+    pub outputs: Vec<Vec<usize>>,
+    /// Words of each program, a round after the other.
+    pub words: Vec<Vec<u64>>,
+    /// All slots.
+    pub slots: usize,
+}
+
+impl Schedule {
+    /// Spreads programs of the same inputs over `lanes` lanes. Their outputs have slots of their own:
+    /// `outputs` gives for each program the place of each output, counted from the first slot after
+    /// the constants. `room` is how many such places there are. `None` if there are too many slots.
+    fn new(programs: &[&Program], outputs: &[Vec<usize>], room: usize, lanes: usize) -> Option<Self> {
+        let mut all: Vec<Operations> = programs.iter().map(|p| Operations::of(p)).collect();
+        let owners: Vec<Vec<Option<usize>>> = all.iter_mut().map(Operations::own_outputs).collect();
+        let first_constant = programs.first()?.inputs;
+        let mut constants: Vec<Value> = vec![ZERO];
+        let mut place = HashMap::from([(ZERO, 0)]);
+        for value in all.iter().flat_map(|o| &o.list).flat_map(Operation::operands) {
+            if matches!(value, Value::Constant(..)) && !place.contains_key(&value) {
+                place.insert(value, constants.len());
+                constants.push(value);
+            }
+        }
+        let first_output = first_constant + constants.len();
+        let outputs: Vec<Vec<usize>> =
+            outputs.iter().map(|list| list.iter().map(|at| first_output + at).collect()).collect();
+        let mut slots = first_output + room;
+        let mut words = Vec::new();
+        for ((operations, owner), outputs) in all.iter().zip(&owners).zip(&outputs) {
+            let rounds = operations.rounds(lanes);
+            let mut last = vec![0; operations.list.len()];
+            for (round, list) in rounds.iter().enumerate() {
+                list.iter().flat_map(|i| operations.list[*i].results()).for_each(|k| last[k] = round);
+            }
+            let mut temporaries = Temporaries { next: first_output + room, free: Vec::new() };
+            let mut slot_of = vec![0; operations.list.len()];
+            let mut ends: Vec<Vec<usize>> = vec![Vec::new(); rounds.len()];
+            let mut program = Vec::new();
+            for (round, list) in rounds.iter().enumerate() {
+                // What was last read in the round before may be written in this one.
+                if round > 0 {
+                    temporaries.free.append(&mut ends[round - 1]);
+                }
+                for lane in 0..lanes {
+                    // Idle lanes multiply zeros, into the slot of a zero.
+                    let Some(&i) = list.get(lane) else {
+                        program.push(word(first_constant, [first_constant; 3], [false; 2]));
+                        continue;
+                    };
+                    let to = match owner[i] {
+                        Some(k) => outputs[k],
+                        None => {
+                            let slot = temporaries.free.pop().unwrap_or_else(|| {
+                                temporaries.next += 1;
+                                temporaries.next - 1
+                            });
+                            ends[last[i]].push(slot);
+                            slot
+                        }
+                    };
+                    slot_of[i] = to;
+                    let operation = &operations.list[i];
+                    let from = operation.operands().map(|value| match value {
+                        Value::Input(k) => k as usize,
+                        Value::Result(k) => slot_of[k],
+                        other => first_constant + place.get(&other).copied().unwrap_or(0),
+                    });
+                    program.push(word(to, from, operation.minus));
+                }
+            }
+            slots = slots.max(temporaries.next);
+            words.push(program);
+        }
+        let constants = constants
+            .iter()
+            .map(|v| match v {
+                Value::Constant(re, im) => Complex::new(f64::from_bits(*re), f64::from_bits(*im)),
+                _ => Complex::new(0.0, 0.0),
+            })
+            .collect();
+        (slots <= MAX_SLOTS).then_some(Self { lanes, constants, first_constant, outputs, words, slots })
+    }
+
+    /// For the steps of a track: the Jacobian matrix row by row, `pitch(n)` slots apart, with H behind
+    /// it; then H and its rate of change.
+    pub fn of_steps(compiled: &Compiled, lanes: usize) -> Option<Self> {
+        let (n, pitch) = (compiled.unknowns, pitch(compiled.unknowns));
+        let cells = compiled.entries.iter().map(|(row, column)| *row as usize * pitch + *column as usize);
+        let jacobian = (0..n).map(|i| n * pitch + i).chain(cells).collect();
+        let tangent = (0..2 * n).map(|i| n * pitch + i).collect();
+        Self::new(&[&compiled.jacobian, &compiled.tangent], &[jacobian, tangent], n * pitch + 2 * n, lanes)
+    }
+
+    /// For the coefficients of an instance.
+    pub fn of_coefficients(compiled: &Compiled, lanes: usize) -> Option<Self> {
+        let c = compiled.coefficients;
+        Self::new(&[&compiled.prepare], &[(0..c).collect()], c, lanes)
+    }
+
+    /// Rounds of a program.
+    pub fn rounds(&self, program: usize) -> usize {
+        self.words.get(program).map_or(0, |w| w.len() / self.lanes)
+    }
+}
+
+/// From one row of the matrix to the next: odd, so that equal columns lie in different banks.
+pub fn pitch(n: usize) -> usize {
+    n | 1
+}
+
+fn word(to: usize, [c, a, b]: [usize; 3], minus: [bool; 2]) -> u64 {
+    let fields = [to, c, a, b].iter().rev().fold(0u64, |word, slot| word << BITS | *slot as u64);
+    fields | u64::from(minus[0]) << 62 | u64::from(minus[1]) << 63
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::homotopy::pack::Pack;
+    use crate::homotopy::problems::all;
+
+    /// Runs a program as a tile does.
+    fn run(schedule: &Schedule, program: usize, slots: &mut [Complex<f64>]) {
+        for round in schedule.words[program].chunks_exact(schedule.lanes) {
+            let at = |word: u64, field: u32| (word >> (BITS * field)) as usize & (MAX_SLOTS - 1);
+            let value = |word: u64| {
+                let [c, a, b] = [1, 2, 3].map(|field| slots[at(word, field)]);
+                let c = if word >> 62 & 1 == 1 { -c } else { c };
+                c + if word >> 63 == 1 { -(a * b) } else { a * b }
+            };
+            let results: Vec<_> = round.iter().map(|word| (at(*word, 0), value(*word))).collect();
+            results.into_iter().for_each(|(to, value)| slots[to] = value);
+        }
+    }
+
+    #[test]
+    fn lanes_compute_what_the_program_does() {
+        for problem in all() {
+            let compiled = Compiled::new(&problem.system().expect("a system"));
+            for lanes in [1, 8, 32] {
+                let schedule = Schedule::of_steps(&compiled, lanes).expect("it fits");
+                let mut slots = vec![Complex::new(0.0, 0.0); schedule.slots];
+                for (i, slot) in slots[..schedule.first_constant].iter_mut().enumerate() {
+                    *slot = Complex::new(libm::sin(i as f64), libm::cos(1.3 * i as f64));
+                }
+                slots[schedule.first_constant..][..schedule.constants.len()]
+                    .copy_from_slice(&schedule.constants);
+                for (p, program) in [&compiled.jacobian, &compiled.tangent].into_iter().enumerate() {
+                    let mut packs: Vec<Pack> = slots[..program.inputs]
+                        .iter()
+                        .chain(&program.constants)
+                        .map(|v| Pack::splat(*v))
+                        .collect();
+                    packs.resize(program.slots, Pack::ZERO);
+                    program.run(&mut packs);
+                    run(&schedule, p, &mut slots);
+                    for (slot, at) in program.outputs.iter().zip(&schedule.outputs[p]) {
+                        let (want, got) = (packs[*slot as usize].get(0), slots[*at]);
+                        let apart = (want - got).norm();
+                        assert!(apart <= 1e-11 * (1.0 + want.norm()), "{}: {want} {got}", problem.name);
+                    }
+                }
+                println!(
+                    "{:<26} N {:>2} C {:>4} T {} lanes {lanes:>2} rounds {:>4} {:>4} slots {:>5} constants {} code {} {} prepare {}",
+                    problem.name, compiled.unknowns, compiled.coefficients, compiled.degree + 1,
+                    schedule.rounds(0), schedule.rounds(1), schedule.slots, schedule.constants.len(),
+                    compiled.jacobian.code.len(), compiled.tangent.code.len(), compiled.prepare.code.len()
+                );
+            }
+        }
+    }
+}
