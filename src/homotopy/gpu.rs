@@ -90,6 +90,10 @@ pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usi
     Ok((text, prepare.slots))
 }
 
+fn sources(system: &str) -> [(&str, &str); 4] {
+    [SOURCE, ("system.cuh", system), HEADERS[0], HEADERS[1]]
+}
+
 /// Terms of a coefficient as a polynomial on the path.
 fn terms(compiled: &Compiled) -> usize {
     compiled.degree.max(1) + 1
@@ -196,8 +200,7 @@ impl GpuTracker {
     ) -> Result<Self, GpuError> {
         let tiling = Tiling { lanes: WARP, warps: 1 };
         let (system, slots) = source(compiled, tiling)?;
-        let sources = [SOURCE, ("system.cuh", system.as_str()), HEADERS[0], HEADERS[1]];
-        let bundle = Bundle::of(&Program { sources: &sources, options: &[] }, context, cache)?;
+        let bundle = Bundle::of(&Program { sources: &sources(&system), options: &[] }, context, cache)?;
         let (prepare, track) = (bundle.kernel("prepare")?, bundle.kernel("track")?);
         let stream = Stream::new(context)?;
         let resident = context.resident_blocks(track, (tiling.warps * WARP) as u32)?;

@@ -105,3 +105,21 @@ fn the_kernel_follows_tracks_as_the_cpu_does() {
         compare(name, Tiling { lanes, warps });
     }
 }
+
+#[test]
+fn the_kernel_compiles_for_systems_of_any_size() {
+    let nvrtc = match crate::gpu::nvrtc::Nvrtc::get() {
+        Ok(nvrtc) => nvrtc,
+        Err(why) => {
+            assert!(std::env::var_os(crate::gpu::nvrtc::VARIABLE).is_none(), "{why}");
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    for (name, lanes) in [("p3p", 4), ("rolling_shutter_1lin", 32)] {
+        let compiled = Compiled::new(&find(name).expect("a problem").system().expect("a system"));
+        let (system, _) = source(&compiled, Tiling { lanes, warps: 1 }).expect("it fits");
+        let image = Program { sources: &sources(&system), options: &[] }.machine_code(nvrtc, 87);
+        assert!(image.expect("compiles").starts_with(b"\x7fELF"), "{name}");
+    }
+}
