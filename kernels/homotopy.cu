@@ -34,8 +34,8 @@ constexpr double SMALL = 1e-8, ROUNDING = 1e-8, STILL = 1e-13, GROWTH = 0.05, FI
 
 constexpr int TILES = WARP / LANES;
 // Slots: unknowns, their rates, coefficients, their rates; constants; the matrix; H and its rate.
-constexpr int RATES = N, COEFFICIENTS = 2 * N, ALL_CONSTANTS = 2 * N + 2 * C;
-constexpr int MATRIX = ALL_CONSTANTS + CONSTANTS, H = MATRIX + N * PITCH;
+constexpr int RATES = N, COEFFICIENTS = 2 * N;
+constexpr int MATRIX = FIRST_CONSTANT + CONSTANTS, H = MATRIX + N * PITCH;
 constexpr int ROUNDS = JACOBIAN_ROUNDS + TANGENT_ROUNDS;
 constexpr int VECTORS = 3;
 
@@ -460,6 +460,73 @@ struct Tile {
     }
 };
 
+// Parameters to coefficients: the programs of an instance by a block.
+struct Prepare {
+    // Slots of `TERMS` numbers: parameters, constants, coefficients, others.
+    static constexpr int CONSTANTS = PARAMETERS, COEFFICIENTS = CONSTANTS + PREPARE_CONSTANTS;
+
+    // Runs the program on polynomials of so many terms; `first` and `second` terms of the parameters.
+    template <int COUNT>
+    __device__ static void run(Z* slots, const Z* first, const Z* second) {
+        for (int i = threadIdx.x; i < COEFFICIENTS; i += PREPARE_LANES) {
+            for (int k = 0; k < COUNT; k++) slots[i * COUNT + k] = {0, 0};
+            if (i >= CONSTANTS) {
+                const double* number = PREPARE_NUMBERS + 2 * (i - CONSTANTS);
+                slots[i * COUNT] = {number[0], number[1]};
+            } else if (COUNT == 1) {
+                slots[i] = second[i];
+            } else {
+                slots[i * COUNT] = first[i];
+                slots[i * COUNT + 1] = minus(second[i], first[i]);
+            }
+        }
+        __syncthreads();
+        for (int r = 0; r < PREPARE_ROUNDS; r++) {
+            const u64 word = PREPARE_WORDS[r * PREPARE_LANES + threadIdx.x];
+            const Z* c = slots + (word >> 14 & 0x3fff) * COUNT;
+            const Z* a = slots + (word >> 28 & 0x3fff) * COUNT;
+            const Z* b = slots + (word >> 42 & 0x3fff) * COUNT;
+            Z* to = slots + (word & 0x3fff) * COUNT;
+            const double sign_c = word >> 62 & 1 ? -1 : 1, sign_a = word >> 63 ? -1 : 1;
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) {
+                Z sum = {0, 0};
+#pragma unroll
+                for (int j = 0; j <= k; j++) {
+                    const Z u = a[j], v = b[k - j];
+                    sum = {fused(-u.im, v.im, fused(u.re, v.re, sum.re)),
+                           fused(u.im, v.re, fused(u.re, v.im, sum.im))};
+                }
+                to[k] = plus_scaled({sign_c * c[k].re, sign_c * c[k].im}, sum, sign_a);
+            }
+            __syncthreads();
+        }
+    }
+};
+
+// start: parameters of the start; targets: those of each instance. slots: PREPARE_SLOTS * TERMS for
+// each block. Others as below.
+extern "C" __global__ void __launch_bounds__(PREPARE_LANES)
+    prepare(const Z* __restrict__ start, const Z* __restrict__ targets, u32 instances, Z* slots, Z* series,
+            Z* ends, u32* next) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) *next = 0;
+    slots += (u64)blockIdx.x * PREPARE_SLOTS * TERMS;
+    for (u32 instance = blockIdx.x; instance < instances; instance += gridDim.x) {
+        const Z* target = targets + (u64)instance * PARAMETERS;
+        // The end by itself: the sum of the terms has larger errors.
+        Prepare::run<1>(slots, start, target);
+        for (int k = threadIdx.x; k < C; k += PREPARE_LANES) {
+            ends[(u64)instance * C + k] = slots[Prepare::COEFFICIENTS + k];
+        }
+        __syncthreads();
+        Prepare::run<TERMS>(slots, start, target);
+        for (int k = threadIdx.x; k < C * TERMS; k += PREPARE_LANES) {
+            series[(u64)instance * C * TERMS + k] = slots[Prepare::COEFFICIENTS * TERMS + k];
+        }
+        __syncthreads();
+    }
+}
+
 // Jobs are the roots of each instance in turn. series: coefficients of each instance as polynomials;
 // ends: coefficients at the end; starts: roots at the start. next: zero, the number of jobs that were
 // taken beyond the first of each tile.
@@ -473,7 +540,7 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     const u32 number = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     Shared& shared = tiles[number];
     for (u32 i = lane; i < SLOTS; i += LANES) {
-        const int k = (int)i - ALL_CONSTANTS;
+        const int k = (int)i - FIRST_CONSTANT;
         shared.slots[i] = k >= 0 && k < CONSTANTS ? Z{NUMBERS[2 * k], NUMBERS[2 * k + 1]} : Z{0, 0};
     }
     __syncthreads();

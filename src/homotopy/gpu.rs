@@ -11,7 +11,6 @@ use crate::gpu::context::{Context, Event, Kernel, Shape, Start, Stream};
 use crate::gpu::GpuError;
 use crate::homotopy::lu::gpu::HEADERS;
 use crate::homotopy::lu::MAX_SIZE;
-use crate::homotopy::program::Path;
 use crate::status::TrackStatus;
 use nalgebra::Complex;
 use std::ffi::c_void;
@@ -23,6 +22,8 @@ type Z = Complex<f64>;
 
 const SOURCE: (&str, &str) = ("homotopy.cu", include_str!("../../kernels/homotopy.cu"));
 const WARP: usize = 32;
+/// Threads that compute the coefficients of an instance.
+const PREPARE_LANES: usize = 256;
 /// Shared memory of a block, at most.
 const SHARED: usize = 48 << 10;
 
@@ -35,8 +36,8 @@ pub struct Tiling {
     pub warps: usize,
 }
 
-/// The programs of a system as a header of the kernel.
-pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<String, GpuError> {
+/// The programs of a system as a header of the kernel, and slots of that for the coefficients.
+pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usize), GpuError> {
     let Tiling { lanes, warps } = tiling;
     let n = compiled.unknowns;
     let too_large =
@@ -53,33 +54,49 @@ pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<String, GpuE
     if bytes > SHARED {
         return Err(too_large());
     }
-    let mut text = format!("// {}: made for this system by src/homotopy/gpu.rs.\n", n);
+    let prepare = Schedule::of_coefficients(compiled, PREPARE_LANES).ok_or_else(too_large)?;
+    let mut text = format!("// {n} unknowns: made for this system by src/homotopy/gpu.rs.\n");
     let numbers = [
         ("N", n),
         ("C", compiled.coefficients),
-        ("TERMS", compiled.degree + 1),
+        ("TERMS", terms(compiled)),
         ("LANES", lanes),
         ("WARPS", warps),
         ("PITCH", pitch(n)),
         ("SLOTS", schedule.slots),
+        ("FIRST_CONSTANT", schedule.first_constant),
         ("CONSTANTS", schedule.constants.len()),
         ("JACOBIAN_ROUNDS", rounds[0]),
         ("TANGENT_ROUNDS", rounds[1]),
+        ("PARAMETERS", compiled.parameters),
+        ("PREPARE_LANES", PREPARE_LANES),
+        ("PREPARE_SLOTS", prepare.slots),
+        ("PREPARE_CONSTANTS", prepare.constants.len()),
+        ("PREPARE_ROUNDS", prepare.rounds(0)),
     ];
     // Writing to a string does not fail.
     for (name, value) in numbers {
         let _ = writeln!(text, "constexpr int {name} = {value};");
     }
-    let constants = schedule.constants.iter().map(|v| format!("{:?}, {:?}", v.re, v.im));
-    let _ = writeln!(
-        text,
-        "__device__ const double NUMBERS[] = {{{}}};",
-        constants.collect::<Vec<_>>().join(", ")
-    );
-    let words = schedule.words.iter().flatten().map(|w| format!("{w:#x}"));
-    let words = words.collect::<Vec<_>>().join(",\n");
-    let _ = writeln!(text, "__device__ const u64 WORDS[] = {{{words}}};");
-    Ok(text)
+    for (name, schedule) in [("", &schedule), ("PREPARE_", &prepare)] {
+        let constants = schedule.constants.iter().map(|v| format!("{:?}, {:?}", v.re, v.im));
+        let constants = constants.collect::<Vec<_>>().join(", ");
+        let words = schedule.words.iter().flatten().map(|w| format!("{w:#x}"));
+        // Never empty.
+        let words = words.chain(["0".to_owned()]).collect::<Vec<_>>().join(",\n");
+        let _ = writeln!(text, "__device__ const double {name}NUMBERS[] = {{{constants}}};");
+        let _ = writeln!(text, "__device__ const u64 {name}WORDS[] = {{{words}}};");
+    }
+    Ok((text, prepare.slots))
+}
+
+fn sources(system: &str) -> [(&str, &str); 4] {
+    [SOURCE, ("system.cuh", system), HEADERS[0], HEADERS[1]]
+}
+
+/// Terms of a coefficient as a polynomial on the path.
+fn terms(compiled: &Compiled) -> usize {
+    compiled.degree.max(1) + 1
 }
 
 /// `Settings` of the kernel.
@@ -110,12 +127,15 @@ unsafe impl Plain for DeviceEnd {}
 /// Memory for so many instances.
 struct Room {
     instances: usize,
+    /// Blocks that compute coefficients.
+    blocks: usize,
+    slots: DeviceBuffer<Z>,
+    targets: DeviceBuffer<Z>,
     series: DeviceBuffer<Z>,
     ends: DeviceBuffer<Z>,
     points: DeviceBuffer<Z>,
     results: DeviceBuffer<DeviceEnd>,
-    host_series: PinnedBuffer<Z>,
-    host_ends: PinnedBuffer<Z>,
+    host_targets: PinnedBuffer<Z>,
     host_points: PinnedBuffer<Z>,
     host_results: PinnedBuffer<DeviceEnd>,
 }
@@ -124,20 +144,23 @@ impl Room {
     fn new(
         context: &Arc<Context>,
         compiled: &Compiled,
+        slots: usize,
         roots: usize,
         instances: usize,
     ) -> Result<Self, GpuError> {
-        let ends = instances * compiled.coefficients;
-        let series = ends * (compiled.degree + 1);
+        let blocks = instances.min(8 * context.processors() as usize);
+        let (ends, targets) = (instances * compiled.coefficients, instances * compiled.parameters);
         let (results, points) = (instances * roots, instances * roots * compiled.unknowns);
         Ok(Self {
             instances,
-            series: DeviceBuffer::new(context, series)?,
+            blocks,
+            slots: DeviceBuffer::new(context, blocks * slots * terms(compiled))?,
+            targets: DeviceBuffer::new(context, targets)?,
+            series: DeviceBuffer::new(context, ends * terms(compiled))?,
             ends: DeviceBuffer::new(context, ends)?,
             points: DeviceBuffer::new(context, points)?,
             results: DeviceBuffer::new(context, results)?,
-            host_series: PinnedBuffer::new(context, series)?,
-            host_ends: PinnedBuffer::new(context, ends)?,
+            host_targets: PinnedBuffer::new(context, targets)?,
             host_points: PinnedBuffer::new(context, points)?,
             host_results: PinnedBuffer::new(context, results)?,
         })
@@ -148,7 +171,8 @@ impl Room {
 pub struct GpuTracker {
     // Keeps the kernel loaded.
     bundle: Bundle,
-    kernel: Kernel,
+    prepare: Kernel,
+    track: Kernel,
     context: Arc<Context>,
     stream: Stream,
     events: [Event; 2],
@@ -157,7 +181,11 @@ pub struct GpuTracker {
     blocks: usize,
     roots: usize,
     starts: DeviceBuffer<Z>,
-    next: [DeviceBuffer<u32>; 2],
+    /// Parameters of the start.
+    start: DeviceBuffer<Z>,
+    /// Slots of the program for the coefficients.
+    slots: usize,
+    next: DeviceBuffer<u32>,
     room: Room,
     kernel_ms: f64,
 }
@@ -171,25 +199,26 @@ impl GpuTracker {
         cache: Option<&std::path::Path>,
     ) -> Result<Self, GpuError> {
         let tiling = Tiling { lanes: WARP, warps: 1 };
-        let system = source(compiled, tiling)?;
-        let sources = [SOURCE, ("system.cuh", system.as_str()), HEADERS[0], HEADERS[1]];
-        let bundle = Bundle::of(&Program { sources: &sources, options: &[] }, context, cache)?;
-        let kernel = bundle.kernel("track")?;
+        let (system, slots) = source(compiled, tiling)?;
+        let bundle = Bundle::of(&Program { sources: &sources(&system), options: &[] }, context, cache)?;
+        let (prepare, track) = (bundle.kernel("prepare")?, bundle.kernel("track")?);
         let stream = Stream::new(context)?;
-        let resident = context.resident_blocks(kernel, (tiling.warps * WARP) as u32)?;
-        let blocks = (resident.max(1) * context.processors()) as usize;
+        let resident = context.resident_blocks(track, (tiling.warps * WARP) as u32)?;
         let flat: Vec<Z> = start.roots.iter().flatten().copied().collect();
         Ok(Self {
             bundle,
-            kernel,
+            prepare,
+            track,
             context: Arc::clone(context),
             events: [Event::timed(context)?, Event::timed(context)?],
             tiling,
-            blocks,
+            blocks: (resident.max(1) * context.processors()) as usize,
             roots: start.roots.len(),
             starts: DeviceBuffer::holding(&flat, &stream)?,
-            next: [DeviceBuffer::holding(&[0], &stream)?, DeviceBuffer::holding(&[0], &stream)?],
-            room: Room::new(context, compiled, start.roots.len(), 1)?,
+            start: DeviceBuffer::holding(&start.parameters, &stream)?,
+            slots,
+            next: DeviceBuffer::new(context, 1)?,
+            room: Room::new(context, compiled, slots, start.roots.len(), 1)?,
             stream,
             kernel_ms: 0.0,
         })
@@ -205,53 +234,32 @@ impl GpuTracker {
         self.kernel_ms
     }
 
-    /// Follows every root along every path and polishes it, path after path; what is not done when the
-    /// time is over has the status budget.
+    /// Follows every root to every one of `targets`, which have as many parameters as the system, and
+    /// polishes it; instance after instance. What is not done when the time is over has the status
+    /// budget.
     pub(super) fn follow(
         &mut self,
         compiled: &Compiled,
         settings: Settings,
-        paths: &[Path],
+        targets: &[&[Z]],
         budget: Option<Duration>,
     ) -> Result<Vec<Root>, GpuError> {
-        let (n, jobs) = (compiled.unknowns, paths.len() * self.roots);
-        let Ok(count) = u32::try_from(jobs) else {
+        let (n, p, jobs) = (compiled.unknowns, compiled.parameters, targets.len() * self.roots);
+        let (Ok(count), Ok(instances)) = (u32::try_from(jobs), u32::try_from(targets.len())) else {
             return Err(GpuError::Absent(format!("{jobs} tracks are too many at once")));
         };
         if count == 0 {
             return Ok(Vec::new());
         }
-        if self.room.instances < paths.len() {
-            self.room = Room::new(&self.context, compiled, self.roots, paths.len())?;
+        if self.room.instances < targets.len() {
+            self.room = Room::new(&self.context, compiled, self.slots, self.roots, targets.len())?;
         }
         let room = &mut self.room;
-        let (c, terms) = (compiled.coefficients, compiled.degree + 1);
-        for (i, path) in paths.iter().enumerate() {
-            room.host_series.items_mut()[i * c * terms..][..c * terms].copy_from_slice(&path.series);
-            room.host_ends.items_mut()[i * c..][..c].copy_from_slice(&path.end);
+        for (at, value) in room.host_targets.items_mut().iter_mut().zip(targets.iter().copied().flatten()) {
+            *at = *value;
         }
-        room.series.upload(&room.host_series, paths.len() * c * terms, &self.stream)?;
-        room.ends.upload(&room.host_ends, paths.len() * c, &self.stream)?;
-        let [next, zero] = &mut self.next;
-        next.copy_from(zero, 0, &self.stream)?;
-        let tiles = self.tiling.warps * WARP / self.tiling.lanes;
-        let shape = Shape {
-            grid: jobs.div_ceil(tiles).min(self.blocks) as u32,
-            block: (self.tiling.warps * WARP) as u32,
-            start: Start::After,
-        };
-        let mut addresses = [
-            room.series.address(),
-            room.ends.address(),
-            self.starts.address(),
-            next.address(),
-            room.points.address(),
-            room.results.address(),
-        ];
-        let [series, ends, starts, next, points, results] =
-            addresses.each_mut().map(|address| std::ptr::from_mut(address).cast::<c_void>());
-        let (mut roots, mut jobs_left) = (self.roots as u32, count);
-        let mut device_settings = DeviceSettings {
+        room.targets.upload(&room.host_targets, targets.len() * p, &self.stream)?;
+        let device_settings = DeviceSettings {
             tolerance: settings.tolerance,
             contraction: settings.contraction,
             min_step: settings.min_step,
@@ -260,38 +268,63 @@ impl GpuTracker {
             max_steps: u64::from(settings.max_steps),
         };
         // Zero is no limit.
-        let mut budget = budget.map_or(0, |time| time.as_nanos().clamp(1, u128::from(u64::MAX)) as u64);
-        let mut arguments = [
-            series,
-            ends,
-            starts,
-            std::ptr::from_mut(&mut roots).cast(),
-            std::ptr::from_mut(&mut jobs_left).cast(),
-            std::ptr::from_mut(&mut device_settings).cast(),
-            std::ptr::from_mut(&mut budget).cast(),
-            next,
-            points,
-            results,
-        ];
+        let budget = budget.map_or(0, |time| time.as_nanos().clamp(1, u128::from(u64::MAX)) as u64);
+        let tiles = self.tiling.warps * WARP / self.tiling.lanes;
+        let [series, ends, next] = [room.series.address(), room.ends.address(), self.next.address()];
         self.events[0].record(&self.stream)?;
-        // SAFETY: the arguments of `track`; the arrays are as long as `Room` makes them for so many
+        let (start, given, slots) = (self.start.address(), room.targets.address(), room.slots.address());
+        let shape = Shape {
+            grid: targets.len().min(room.blocks) as u32,
+            block: PREPARE_LANES as u32,
+            start: Start::After,
+        };
+        let mut arguments = [
+            pointer(&start),
+            pointer(&given),
+            pointer(&instances),
+            pointer(&slots),
+            pointer(&series),
+            pointer(&ends),
+            pointer(&next),
+        ];
+        // SAFETY: the arguments of `prepare`; the arrays are as long as `Room` makes them for so many
         // instances.
-        unsafe { self.stream.launch(self.kernel, shape, &mut arguments) }?;
+        unsafe { self.stream.launch(self.prepare, shape, &mut arguments) }?;
+        let shape = Shape {
+            grid: jobs.div_ceil(tiles).min(self.blocks) as u32,
+            block: (self.tiling.warps * WARP) as u32,
+            start: Start::After,
+        };
+        let (starts, roots) = (self.starts.address(), self.roots as u32);
+        let (points, results) = (room.points.address(), room.results.address());
+        let mut arguments = [
+            pointer(&series),
+            pointer(&ends),
+            pointer(&starts),
+            pointer(&roots),
+            pointer(&count),
+            pointer(&device_settings),
+            pointer(&budget),
+            pointer(&next),
+            pointer(&points),
+            pointer(&results),
+        ];
+        // SAFETY: the arguments of `track`; as above.
+        unsafe { self.stream.launch(self.track, shape, &mut arguments) }?;
         self.events[1].record(&self.stream)?;
         room.points.download(&mut room.host_points, jobs * n, &self.stream)?;
         room.results.download(&mut room.host_results, jobs, &self.stream)?;
         self.stream.wait()?;
         self.kernel_ms = self.events[1].us_since(&self.events[0])? * 1e-3;
         let points = room.host_points.items().chunks_exact(n);
-        Ok(room
-            .host_results
-            .items()
-            .iter()
-            .zip(points)
-            .take(jobs)
-            .map(|(end, point)| root(end, point))
-            .collect())
+        let ends = room.host_results.items().iter().zip(points).take(jobs);
+        Ok(ends.map(|(end, point)| root(end, point)).collect())
     }
+}
+
+/// An argument of a kernel, which is only read.
+fn pointer<T>(value: &T) -> *mut c_void {
+    std::ptr::from_ref(value).cast_mut().cast()
 }
 
 fn root(end: &DeviceEnd, point: &[Z]) -> Root {

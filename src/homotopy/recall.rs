@@ -89,14 +89,28 @@ pub fn recall(
         batch: None,
     };
     let (mut times, mut kernel_times) = (Vec::new(), Vec::new());
+    // On the GPU, what happens once is not measured, and a single instance is measured more than once.
+    let mut repeats = 1;
+    if solver.is_on_gpu() {
+        let first = problem.instance(seed).map(|i| i.parameters).or_else(|| system.values.clone());
+        solver.solve(&[first.unwrap_or_default()], None);
+        repeats = if fixed { 10 } else { 1 };
+    }
     for i in 0..instances {
         let instance = problem.instance(seed.wrapping_add(1000 * i as u64));
         let target = instance.as_ref().map(|i| i.parameters.clone()).or_else(|| system.values.clone());
         let target = target.unwrap_or_default();
-        let begin = Instant::now();
-        let solution = solver.solve(std::slice::from_ref(&target), None).remove(0);
-        times.push(begin.elapsed().as_secs_f64() * 1e3);
-        kernel_times.extend(solver.kernel_ms());
+        let mut solve = || {
+            let begin = Instant::now();
+            let solution = solver.solve(std::slice::from_ref(&target), None).remove(0);
+            times.push(begin.elapsed().as_secs_f64() * 1e3);
+            kernel_times.extend(solver.kernel_ms());
+            solution
+        };
+        let mut solution = solve();
+        for _ in 1..repeats {
+            solution = solve();
+        }
         let mut distinct = Distinct::new(system);
         for root in solution.found() {
             distinct.insert(&root.point);

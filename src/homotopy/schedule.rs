@@ -208,8 +208,6 @@ pub struct Schedule {
     pub constants: Vec<Complex<f64>>,
     /// See `constants`.
     pub first_constant: usize,
-    /// The first slot of each output.
-    pub outputs: Vec<Vec<usize>>,
     /// Words of each program, a round after the other.
     pub words: Vec<Vec<u64>>,
     /// All slots.
@@ -289,17 +287,15 @@ impl Schedule {
                 _ => Complex::new(0.0, 0.0),
             })
             .collect();
-        (slots <= MAX_SLOTS).then_some(Self { lanes, constants, first_constant, outputs, words, slots })
+        (slots <= MAX_SLOTS).then_some(Self { lanes, constants, first_constant, words, slots })
     }
 
     /// For the steps of a track: the Jacobian matrix row by row, `pitch(n)` slots apart, with H behind
     /// it; then H and its rate of change.
     pub fn of_steps(compiled: &Compiled, lanes: usize) -> Option<Self> {
-        let (n, pitch) = (compiled.unknowns, pitch(compiled.unknowns));
-        let cells = compiled.entries.iter().map(|(row, column)| *row as usize * pitch + *column as usize);
-        let jacobian = (0..n).map(|i| n * pitch + i).chain(cells).collect();
-        let tangent = (0..2 * n).map(|i| n * pitch + i).collect();
-        Self::new(&[&compiled.jacobian, &compiled.tangent], &[jacobian, tangent], n * pitch + 2 * n, lanes)
+        let n = compiled.unknowns;
+        let room = n * pitch(n) + 2 * n;
+        Self::new(&[&compiled.jacobian, &compiled.tangent], &places(compiled), room, lanes)
     }
 
     /// For the coefficients of an instance.
@@ -312,6 +308,13 @@ impl Schedule {
     pub fn rounds(&self, program: usize) -> usize {
         self.words.get(program).map_or(0, |w| w.len() / self.lanes)
     }
+}
+
+/// Places of the outputs of the Jacobian and of the tangent program.
+fn places(compiled: &Compiled) -> [Vec<usize>; 2] {
+    let (n, pitch) = (compiled.unknowns, pitch(compiled.unknowns));
+    let cells = compiled.entries.iter().map(|(row, column)| *row as usize * pitch + *column as usize);
+    [(0..n).map(|i| n * pitch + i).chain(cells).collect(), (0..2 * n).map(|i| n * pitch + i).collect()]
 }
 
 /// From one row of the matrix to the next: odd, so that equal columns lie in different banks.
@@ -350,6 +353,7 @@ mod tests {
             let compiled = Compiled::new(&problem.system().expect("a system"));
             for lanes in [1, 8, 32] {
                 let schedule = Schedule::of_steps(&compiled, lanes).expect("it fits");
+                let first = schedule.first_constant + schedule.constants.len();
                 let mut slots = vec![Complex::new(0.0, 0.0); schedule.slots];
                 for (i, slot) in slots[..schedule.first_constant].iter_mut().enumerate() {
                     *slot = Complex::new(libm::sin(i as f64), libm::cos(1.3 * i as f64));
@@ -365,18 +369,12 @@ mod tests {
                     packs.resize(program.slots, Pack::ZERO);
                     program.run(&mut packs);
                     run(&schedule, p, &mut slots);
-                    for (slot, at) in program.outputs.iter().zip(&schedule.outputs[p]) {
-                        let (want, got) = (packs[*slot as usize].get(0), slots[*at]);
+                    for (slot, at) in program.outputs.iter().zip(&places(&compiled)[p]) {
+                        let (want, got) = (packs[*slot as usize].get(0), slots[first + at]);
                         let apart = (want - got).norm();
                         assert!(apart <= 1e-11 * (1.0 + want.norm()), "{}: {want} {got}", problem.name);
                     }
                 }
-                println!(
-                    "{:<26} N {:>2} C {:>4} T {} lanes {lanes:>2} rounds {:>4} {:>4} slots {:>5} constants {} code {} {} prepare {}",
-                    problem.name, compiled.unknowns, compiled.coefficients, compiled.degree + 1,
-                    schedule.rounds(0), schedule.rounds(1), schedule.slots, schedule.constants.len(),
-                    compiled.jacobian.code.len(), compiled.tangent.code.len(), compiled.prepare.code.len()
-                );
             }
         }
     }

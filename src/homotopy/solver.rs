@@ -10,6 +10,7 @@ use crate::status::TrackStatus;
 use nalgebra::Complex;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 /// Roots closer than this are the same, relative to their coordinates.
@@ -189,15 +190,11 @@ impl Solver {
         let finite =
             |p: &[Complex<f64>]| p.len() == self.compiled.parameters && p.iter().all(|v| v.is_finite());
         let valid: Vec<usize> = (0..targets.len()).filter(|&i| finite(&targets[i])).collect();
-        let path = |i: &usize| self.compiled.path(&self.start.parameters, &targets[*i]);
-        let paths: Vec<Path> = match valid.len() {
-            1 => valid.iter().map(path).collect(),
-            _ => valid.par_iter().map(path).collect(),
-        };
-        let mut roots = self.follow_all(&paths, deadline).into_iter();
+        let given: Vec<&[Complex<f64>]> = valid.iter().map(|&i| targets[i].as_slice()).collect();
+        let mut roots = self.follow_all(&given, deadline).into_iter();
         let mut solutions: Vec<Solution> =
-            paths.iter().map(|_| Solution { roots: roots.by_ref().take(count).collect() }).collect();
-        self.retry(&paths, &mut solutions, deadline);
+            given.iter().map(|_| Solution { roots: roots.by_ref().take(count).collect() }).collect();
+        self.retry(&given, &mut solutions, deadline);
         for (solution, &i) in solutions.iter_mut().zip(&valid) {
             for detour in 0..DETOURS {
                 if solution.unresolved() && deadline.is_none_or(|end| Instant::now() < end) {
@@ -214,52 +211,69 @@ impl Solver {
         all.collect()
     }
 
-    /// Every root along every path, path after path, on the backend.
-    fn follow_all(&self, paths: &[Path], deadline: Option<Instant>) -> Vec<Root> {
+    /// Every root to every target, target after target, on the backend.
+    fn follow_all(&self, targets: &[&[Complex<f64>]], deadline: Option<Instant>) -> Vec<Root> {
         #[cfg(feature = "cuda")]
         if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
             let budget = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            match tracker.follow(&self.compiled, self.settings, paths, budget) {
+            match tracker.follow(&self.compiled, self.settings, targets, budget) {
                 Ok(roots) => return roots,
                 Err(why) => log::error!("the GPU failed, tracks are followed on the CPU: {why}"),
             }
         }
+        let paths: Vec<Path> = match targets {
+            [target] => vec![self.path(target)],
+            _ => targets.par_iter().map(|target| self.path(target)).collect(),
+        };
         let count = self.start.roots.len();
         let job = |k: usize| (&paths[k / count], self.start.roots[k % count].as_slice());
         follow(&self.compiled, self.settings, paths.len() * count, job, deadline)
     }
 
+    fn path(&self, target: &[Complex<f64>]) -> Path {
+        self.compiled.path(&self.start.parameters, target)
+    }
+
     /// Follows again, more carefully, tracks that met and tracks that were given up.
-    fn retry(&self, paths: &[Path], solutions: &mut [Solution], deadline: Option<Instant>) {
+    fn retry(&self, targets: &[&[Complex<f64>]], solutions: &mut [Solution], deadline: Option<Instant>) {
+        // Few instances need their paths here.
+        let paths: Vec<OnceLock<Path>> = targets.iter().map(|_| OnceLock::new()).collect();
+        let path = |i: usize| paths[i].get_or_init(|| self.path(targets[i]));
         for level in 1..=RETRIES {
-            let mut again: Vec<(usize, usize)> = Vec::new();
-            for (i, solution) in solutions.iter().enumerate() {
+            let doubtful = |solution: &Solution| {
                 let mut doubtful = self.duplicates(&solution.roots, true);
                 let given_up = |r: &Root| matches!(r.status, TrackStatus::MinStep | TrackStatus::Budget);
                 doubtful.extend((0..solution.roots.len()).filter(|&k| given_up(&solution.roots[k])));
-                again.extend(doubtful.into_iter().map(|k| (i, k)));
-            }
+                doubtful
+            };
+            let doubtful: Vec<Vec<usize>> = match &*solutions {
+                [solution] => vec![doubtful(solution)],
+                all => all.par_iter().map(doubtful).collect(),
+            };
+            let again: Vec<(usize, usize)> =
+                doubtful.iter().enumerate().flat_map(|(i, list)| list.iter().map(move |k| (i, *k))).collect();
             if again.is_empty() {
                 return;
             }
             let settings = self.settings.tighter(20f64.powi(level));
-            let job = |k: usize| (&paths[again[k].0], self.start.roots[again[k].1].as_slice());
+            let job = |k: usize| (path(again[k].0), self.start.roots[again[k].1].as_slice());
             let roots = follow(&self.compiled, settings, again.len(), job, deadline);
             for (mut root, &(i, k)) in roots.into_iter().zip(&again) {
                 root.steps += solutions[i].roots[k].steps;
                 solutions[i].roots[k] = root;
             }
         }
-        for (solution, path) in solutions.iter_mut().zip(paths) {
+        let judge = |(i, solution): (usize, &mut Solution)| {
             for k in self.duplicates(&solution.roots, true) {
-                if self.is_multiple(path, &solution.roots[k].point) {
+                if self.is_multiple(path(i), &solution.roots[k].point) {
                     solution.roots[k].status = TrackStatus::Singular;
                 }
             }
             for k in self.duplicates(&solution.roots, false) {
                 solution.roots[k].status = TrackStatus::Duplicate;
             }
-        }
+        };
+        solutions.par_iter_mut().enumerate().for_each(judge);
     }
 
     /// Newton's method comes back to the point from a little beside it, but slowly.

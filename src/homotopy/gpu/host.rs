@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::homotopy::problems::find;
+use crate::homotopy::program::Path;
 use crate::homotopy::solver::follow;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -47,12 +48,13 @@ fn both(name: &str, tiling: Tiling, seeds: std::ops::Range<u64>) -> Option<[Vec<
     let (system, start) = problem.prepared(1).expect("a start set");
     let compiled = Compiled::new(&system);
     let folder = tempfile::tempdir().expect("a folder");
-    let program = compile(folder.path(), &source(&compiled, tiling).expect("it fits"))?;
+    let program = compile(folder.path(), &source(&compiled, tiling).expect("it fits").0)?;
     let target = |seed| match problem.instance(seed) {
         Some(instance) => instance.parameters,
         None => system.values.clone().expect("values"),
     };
-    let paths: Vec<Path> = seeds.map(|seed| compiled.path(&start.parameters, &target(seed))).collect();
+    let targets: Vec<Vec<Z>> = seeds.map(target).collect();
+    let paths: Vec<Path> = targets.iter().map(|t| compiled.path(&start.parameters, t)).collect();
     let settings = Settings::default();
     let mut input: Vec<u8> =
         [start.roots.len(), paths.len()].iter().flat_map(|v| (*v as u32).to_le_bytes()).collect();
@@ -60,8 +62,8 @@ fn both(name: &str, tiling: Tiling, seeds: std::ops::Range<u64>) -> Option<[Vec<
         [settings.tolerance, settings.contraction, settings.min_step, settings.infinity, settings.end_zone];
     input.extend(reals.iter().flat_map(|v| v.to_le_bytes()));
     input.extend(u64::from(settings.max_steps).to_le_bytes());
-    paths.iter().for_each(|p| input.extend(bytes_of(&p.series)));
-    paths.iter().for_each(|p| input.extend(bytes_of(&p.end)));
+    input.extend(bytes_of(&start.parameters));
+    targets.iter().for_each(|p| input.extend(bytes_of(p)));
     start.roots.iter().for_each(|r| input.extend(bytes_of(r)));
     let mut child =
         Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
@@ -84,43 +86,40 @@ fn both(name: &str, tiling: Tiling, seeds: std::ops::Range<u64>) -> Option<[Vec<
     Some([ends, cpu])
 }
 
-fn compare(name: &str, lanes: usize, warps: usize, seeds: std::ops::Range<u64>) {
-    let Some([gpu, cpu]) = both(name, Tiling { lanes, warps }, seeds) else { return };
-    assert_eq!(gpu.len(), cpu.len());
-    let mut other = 0;
-    let steps = |roots: &[Root]| roots.iter().map(|r| f64::from(r.steps)).sum::<f64>() / roots.len() as f64;
-    for (a, b) in gpu.iter().zip(&cpu) {
-        let apart = crate::homotopy::distance(&a.point, &b.point);
-        let same = a.status == b.status && (!a.ok() || apart < 1e-7);
-        other += usize::from(!same);
-        if !same {
-            println!(
-                "{name}: {:?} {} {:.1e} {:.1e} | {:?} {} {:.1e} {:.1e} | {apart:.1e}",
-                a.status, a.steps, a.residual, a.condition, b.status, b.steps, b.residual, b.condition
-            );
-        }
+fn compare(name: &str, tiling: Tiling) {
+    let Some([ours, theirs]) = both(name, tiling, 1..3) else { return };
+    assert_eq!(ours.len(), theirs.len());
+    for (k, (a, b)) in ours.iter().zip(&theirs).enumerate() {
+        let what = format!("{name}, {tiling:?}, track {k}: {a:?} {b:?}");
+        assert_eq!(a.status, b.status, "{what}");
+        // Decisions are made on sizes that are known to some digits.
+        assert!(a.steps.abs_diff(b.steps) <= 2 + b.steps / 20, "{what}");
+        assert!(!a.ok() || crate::homotopy::distance(&a.point, &b.point) < 1e-8, "{what}");
+        assert!(!a.ok() || (a.residual < 1e-12 && a.condition < 2.0 * b.condition), "{what}");
     }
-    println!(
-        "{name} lanes {lanes}: {} tracks, {other} other, steps {:.1} {:.1}",
-        gpu.len(),
-        steps(&gpu),
-        steps(&cpu)
-    );
 }
 
 #[test]
 fn the_kernel_follows_tracks_as_the_cpu_does() {
-    for (name, lanes, warps) in [
-        ("p3p", 4, 1),
-        ("p3p", 32, 2),
-        ("five_point", 8, 1),
-        ("five_point", 32, 1),
-        ("triangulation_3", 32, 1),
-        ("optimal_pnp", 32, 1),
-        ("rolling_shutter_1lin", 32, 1),
-        ("homography_3pt", 8, 1),
-        ("tdoa_5", 32, 1),
-    ] {
-        compare(name, lanes, warps, 1..3);
+    for (name, lanes, warps) in [("p3p", 4, 1), ("p3p", 32, 2), ("five_point_nullspace", 16, 1)] {
+        compare(name, Tiling { lanes, warps });
+    }
+}
+
+#[test]
+fn the_kernel_compiles_for_systems_of_any_size() {
+    let nvrtc = match crate::gpu::nvrtc::Nvrtc::get() {
+        Ok(nvrtc) => nvrtc,
+        Err(why) => {
+            assert!(std::env::var_os(crate::gpu::nvrtc::VARIABLE).is_none(), "{why}");
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    for (name, lanes) in [("p3p", 4), ("rolling_shutter_1lin", 32)] {
+        let compiled = Compiled::new(&find(name).expect("a problem").system().expect("a system"));
+        let (system, _) = source(&compiled, Tiling { lanes, warps: 1 }).expect("it fits");
+        let image = Program { sources: &sources(&system), options: &[] }.machine_code(nvrtc, 87);
+        assert!(image.expect("compiles").starts_with(b"\x7fELF"), "{name}");
     }
 }
