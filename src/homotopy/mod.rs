@@ -18,6 +18,7 @@ mod polynomial;
 pub mod problems;
 mod program;
 pub mod recall;
+mod scale;
 mod solver;
 mod start;
 mod system;
