@@ -10,7 +10,7 @@ use flashreg::gpu::device;
 use flashreg::params::{Params, Value};
 use flashreg::registration::{Problem, Reason, Registrar, Registration};
 use flashreg::status::Status;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::Command;
 
 /// Writes to address 16.
 const WRITES_NOWHERE: &std::ffi::CStr = c"
@@ -26,16 +26,6 @@ const WRITES_NOWHERE: &std::ffi::CStr = c"
   ret;
 }
 ";
-
-/// All backends of a process share the context that a test spoils: one test at a time.
-fn device_alone() -> Option<MutexGuard<'static, ()>> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    if device::probe().first_device().is_none() {
-        println!("skipped: no CUDA device");
-        return None;
-    }
-    Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
-}
 
 /// Spoils the context: from now on every call of CUDA fails in it.
 fn spoil() {
@@ -78,59 +68,98 @@ fn assert_fault(r: &Registration) {
     assert!(!r.inlier_mask.contains(&true));
 }
 
+/// What takes over after the first fault: CUDA again if the driver lets a process make another
+/// context after one was spoilt; many do not, and then the CPU.
+fn after_first_fault(registrar: &Registrar) -> &'static str {
+    let next = registrar.backend();
+    println!("after a fault, {next}: {}", registrar.why());
+    let why = if next == "cuda" { "made anew after" } else { "and then: CUDA error" };
+    assert!(registrar.why().contains(why), "{}", registrar.why());
+    next
+}
+
 fn assert_good(r: &Registration, backend: &str, digits: &str) {
     assert_eq!((r.status, r.backend), (Status::Ok, backend), "{}", r.reason);
     assert_eq!(every_digit(r), digits);
 }
 
 #[test]
+#[ignore = "spoils its process: run by each_fault_has_a_process_of_its_own"]
 fn a_fault_costs_a_frame_and_the_second_one_brings_the_cpu() {
-    let Some(_alone) = device_alone() else { return };
     let (params, problem) = (params("cpu"), some_problem(1));
     let mut registrar = registrar(&params);
     let digits = every_digit(registrar.register(&problem, &params));
     assert_good(registrar.register(&problem, &params), "cuda", &digits);
-    for (faults, next) in [(1, "cuda"), (2, "cpu")] {
+    for faults in 1.. {
         spoil();
         assert_fault(registrar.register(&problem, &params));
-        println!("{}", registrar.why());
-        assert_eq!((registrar.faults(), registrar.backend()), (faults, next), "{}", registrar.why());
+        assert_eq!(registrar.faults(), faults);
+        let next = if faults == 1 { after_first_fault(&registrar) } else { "cpu" };
+        assert_eq!(registrar.backend(), next, "{}", registrar.why());
         for _ in 0..3 {
             assert_good(registrar.register(&problem, &params), next, &digits);
+        }
+        if next == "cpu" {
+            break;
         }
     }
     assert_eq!(registrar.lost(), None);
 }
 
 #[test]
-fn with_exit_the_second_fault_loses_the_gpu_for_good() {
-    let Some(_alone) = device_alone() else { return };
+#[ignore = "spoils its process: run by each_fault_has_a_process_of_its_own"]
+fn with_exit_a_gpu_that_does_not_come_back_is_lost_for_good() {
     let (params, problem) = (params("exit"), some_problem(2));
     let mut registrar = registrar(&params);
     let digits = every_digit(registrar.register(&problem, &params));
     spoil();
     assert_fault(registrar.register(&problem, &params));
-    assert_eq!(registrar.lost(), None);
-    assert_good(registrar.register(&problem, &params), "cuda", &digits);
-    spoil();
-    assert_fault(registrar.register(&problem, &params));
+    if registrar.lost().is_none() {
+        assert_good(registrar.register(&problem, &params), "cuda", &digits);
+        spoil();
+        assert_fault(registrar.register(&problem, &params));
+    }
     let why = registrar.lost().unwrap_or_default();
-    assert!(why.contains("failed 2 times") && why.contains("ILLEGAL_ADDRESS"), "{why}");
+    println!("lost: {why}");
+    assert!(why.contains("ILLEGAL_ADDRESS"), "{why}");
+    let faults = registrar.faults();
     let r = registrar.register(&problem, &params);
     assert_eq!((r.status, r.target_t_source), (Status::GpuFault, None));
-    assert_eq!(registrar.faults(), 2);
+    assert_eq!(registrar.faults(), faults);
 }
 
 #[test]
+#[ignore = "spoils its process: run by each_fault_has_a_process_of_its_own"]
 fn a_batch_under_a_fault_has_no_pose_and_the_next_one_has_all() {
-    let Some(_alone) = device_alone() else { return };
     let (params, problems) = (params("cpu"), (10..30).map(some_problem).collect::<Vec<_>>());
     let mut registrar = registrar(&params);
     let digits: Vec<_> = registrar.register_batch(&problems, &params).iter().map(every_digit).collect();
     spoil();
     registrar.register_batch(&problems, &params).iter().for_each(assert_fault);
-    assert_eq!((registrar.faults(), registrar.backend()), (1, "cuda"), "{}", registrar.why());
+    assert_eq!(registrar.faults(), 1);
+    let next = after_first_fault(&registrar);
     let again = registrar.register_batch(&problems, &params);
     assert_eq!(again.len(), digits.len());
-    again.iter().zip(&digits).for_each(|(r, digits)| assert_good(r, "cuda", digits));
+    again.iter().zip(&digits).for_each(|(r, digits)| assert_good(r, next, digits));
+}
+
+#[test]
+fn each_fault_has_a_process_of_its_own() {
+    if device::probe().first_device().is_none() {
+        println!("skipped: no CUDA device");
+        return;
+    }
+    for name in [
+        "a_fault_costs_a_frame_and_the_second_one_brings_the_cpu",
+        "with_exit_a_gpu_that_does_not_come_back_is_lost_for_good",
+        "a_batch_under_a_fault_has_no_pose_and_the_next_one_has_all",
+    ] {
+        let this = std::env::current_exe().expect("a path");
+        let done = Command::new(this).args([name, "--exact", "--ignored", "--nocapture"]).output();
+        let done = done.expect("started");
+        let said = String::from_utf8_lossy(&done.stdout);
+        println!("{said}");
+        assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+        assert!(said.contains("1 passed"), "{name} was not run");
+    }
 }

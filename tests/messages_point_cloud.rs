@@ -18,7 +18,7 @@ fn read(cloud: &Cloud) -> Result<(Vec<Correspondence>, Dropped), MessageError> {
     let view = CorrespondenceView::parse(&cdr, false)?;
     let mut problem = Problem::default();
     let dropped = view.fill(&mut problem);
-    Ok((problem.rows().to_vec(), dropped))
+    Ok((problem.rows().collect(), dropped))
 }
 
 fn rows_of(cloud: &Cloud) -> Vec<Correspondence> {
@@ -265,7 +265,7 @@ fn a_wrong_flag_is_overruled_by_the_parameter() {
     let cdr = cloud.encode();
     let mut problem = Problem::default();
     CorrespondenceView::parse(&cdr, true).expect("readable").fill(&mut problem);
-    assert_rows(problem.rows(), &rows, 1e-5);
+    assert_rows(&problem.rows().collect::<Vec<_>>(), &rows, 1e-5);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn read_all(cdr: &[u8]) {
             let mut problem = Problem::default();
             let Dropped { non_finite, weight } = view.fill(&mut problem);
             assert_eq!(problem.len() + non_finite + weight, view.len());
-            assert!(problem.rows().iter().all(|row| row.is_finite() && row.weight > 0.0));
+            assert!(problem.rows().all(|row| row.is_finite() && row.weight > 0.0));
         }
     }
     if let Ok(view) = TransformsView::parse(cdr) {

@@ -306,7 +306,7 @@ fn random_problems_as_the_formulas_say() {
         };
         let bounds = Some((r.bounded_row_capacity as usize, r.bounded_pool_size as usize));
         let layout = layout_of(&case.problem);
-        let edges = joined(&layout, case.problem.rows(), &exact);
+        let edges = joined(&layout, &case.problem.rows().collect::<Vec<_>>(), &exact);
         for s in [Settings { bounds, ..exact }, exact] {
             let answer = dense(edges.clone(), &s);
             compare_with(&format!("{}, bounds {:?}", case.what, s.bounds), &layout, &answer, &s, &[1, 3]);

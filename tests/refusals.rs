@@ -145,9 +145,9 @@ fn of_too_many_rows_the_heaviest_are_kept() {
     assert_eq!((frame.correspondences, frame.after_filter), (40, 25));
     assert_eq!(localizer.counters().get(Counter::TruncatedRows), 15);
     // Ten rows of weight 4, ten of 3, and the first five of weight 2.
-    let weights: Vec<_> = localizer.correspondences().iter().map(|r| r.weight as i32).collect();
+    let weights: Vec<_> = localizer.correspondences().map(|r| r.weight as i32).collect();
     assert_eq!([1, 2, 3, 4].map(|w| weights.iter().filter(|v| **v == w).count()), [0, 5, 10, 10]);
-    let first_of_two = localizer.correspondences().iter().filter(|r| r.weight == 2.0);
+    let first_of_two = localizer.correspondences().filter(|r| r.weight == 2.0);
     let expected = (0..5).map(|i| rows[4 * i + 1][0] as f32);
     assert!(first_of_two.map(|r| r.source.x as f32).eq(expected));
 }

@@ -188,7 +188,7 @@ fn the_mcap_file_reads_back_as_what_was_simulated() {
                 let mut problem = Problem::default();
                 view.fill(&mut problem);
                 assert_eq!(problem.len(), frame.matches.len());
-                for (row, m) in problem.rows().iter().zip(&frame.matches) {
+                for (row, m) in problem.rows().zip(&frame.matches) {
                     assert_eq!(row.source, m.source.map(|v| f64::from(v as f32)));
                     assert_eq!(row.target, m.target.map(|v| f64::from(v as f32)));
                     assert_eq!((row.weight, row.target_id), (m.weight, Some(m.target_id)));

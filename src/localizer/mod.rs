@@ -81,7 +81,7 @@ impl Localizer {
     }
 
     /// The rows of the last message that were registered, to go with [`Facts::inlier_mask`].
-    pub fn correspondences(&self) -> &[Correspondence] {
+    pub fn correspondences(&self) -> impl ExactSizeIterator<Item = Correspondence> + Clone + '_ {
         self.state.problem.rows()
     }
 

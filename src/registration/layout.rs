@@ -3,6 +3,7 @@
 use super::hypotheses::Single;
 use super::Problem;
 use crate::geometry::{Point, Vector, Vertical};
+use multiversion::multiversion;
 
 /// Rows are padded to a multiple of this, so that kernels work on whole words of bits.
 pub const BLOCK: usize = 64;
@@ -161,47 +162,27 @@ impl Layout {
 
     /// Takes over a problem.
     pub fn load(&mut self, problem: &Problem) {
-        let rows = problem.rows();
-        self.n = rows.len();
+        let (coordinates, weights) = (problem.coordinates(), problem.weights());
+        self.n = weights.len();
         let stride = self.stride();
+        let [sx, sy, sz, tx, ty, tz] = coordinates.each_ref().map(|column| median(&mut self.scratch, column));
+        (self.source_origin, self.target_origin) = (Vector::new(sx, sy, sz), Vector::new(tx, ty, tz));
         self.numbers.resize(ARRAYS * stride, 0.0);
-        self.source_origin = median(&mut self.scratch, rows.len(), |i| &rows[i].source);
-        self.target_origin = median(&mut self.scratch, rows.len(), |i| &rows[i].target);
-        let mut columns = self.numbers.chunks_mut(stride.max(1));
-        let mut columns: [&mut [f32]; ARRAYS] = std::array::from_fn(|_| columns.next().unwrap_or_default());
-        let (s, t) = (self.source_origin, self.target_origin);
-        let (mut heaviest, mut lightest, mut with_ids) = (0.0f32, f32::INFINITY, false);
-        // One pass, the rows are long; by parts of equal length, which need no check of each index.
-        let mut parts = columns.each_mut().map(|column| column.chunks_mut(BLOCK));
-        for rows in rows.chunks(BLOCK) {
-            let [Some(sx), Some(sy), Some(sz), Some(tx), Some(ty), Some(tz), Some(w)] =
-                parts.each_mut().map(Iterator::next)
-            else {
-                break;
-            };
-            let numbers = sx.iter_mut().zip(sy).zip(sz).zip(tx).zip(ty).zip(tz).zip(w);
-            for (row, ((((((sx, sy), sz), tx), ty), tz), w)) in rows.iter().zip(numbers) {
-                *sx = (row.source.x - s.x) as f32;
-                *sy = (row.source.y - s.y) as f32;
-                *sz = (row.source.z - s.z) as f32;
-                *tx = (row.target.x - t.x) as f32;
-                *ty = (row.target.y - t.y) as f32;
-                *tz = (row.target.z - t.z) as f32;
-                *w = row.weight;
-                heaviest = if row.weight > heaviest { row.weight } else { heaviest };
-                lightest = if row.weight < lightest { row.weight } else { lightest };
-                with_ids |= row.source_id.is_some() | row.target_id.is_some();
-            }
+        let (points, array) = self.numbers.split_at_mut((ARRAYS - 1) * stride);
+        let arrays = points.chunks_mut(stride.max(1));
+        for ((array, column), origin) in arrays.zip(coordinates).zip([sx, sy, sz, tx, ty, tz]) {
+            let (values, padding) = array.split_at_mut(column.len().min(stride));
+            centre(values, column, origin);
+            padding.fill(f32::NAN);
         }
-        let n = self.n;
-        let [coordinates @ .., weight] = columns;
-        for column in coordinates {
-            column.iter_mut().skip(n).for_each(|place| *place = f32::NAN);
+        let (mut heaviest, mut lightest) = (0.0f32, f32::INFINITY);
+        for weight in weights {
+            heaviest = if *weight > heaviest { *weight } else { heaviest };
+            lightest = if *weight < lightest { *weight } else { lightest };
         }
-        if heaviest != 1.0 {
-            weight.iter_mut().take(n).for_each(|weight| *weight /= heaviest);
-        }
-        weight.iter_mut().skip(n).for_each(|weight| *weight = 0.0);
+        let (values, padding) = array.split_at_mut(weights.len().min(stride));
+        values.iter_mut().zip(weights).for_each(|(to, weight)| *to = weight / heaviest);
+        padding.fill(0.0);
         self.weighted = lightest < heaviest;
         self.probe = self.probe_now();
 
@@ -212,19 +193,25 @@ impl Layout {
             let origins = [self.source_origin, self.target_origin];
             for (k, height) in self.height.iter_mut().enumerate() {
                 let along = |p: &Point| (p.coords - origins[k]).dot(&up[k]) as f32;
-                let values = rows.iter().map(|r| along(if k == 0 { &r.source } else { &r.target }));
+                let values = problem.rows().map(|r| along(if k == 0 { &r.source } else { &r.target }));
                 refill(height, stride, f32::NAN, values);
             }
         }
 
         self.ids.iter_mut().for_each(Vec::clear);
-        if with_ids {
-            let key = |id: Option<u32>, i: usize| id.map_or(i as u64, |id| 1 << 32 | u64::from(id));
-            let values = rows.iter().enumerate();
-            refill(&mut self.ids[0], stride, u64::MAX, values.clone().map(|(i, r)| key(r.source_id, i)));
-            refill(&mut self.ids[1], stride, u64::MAX, values.map(|(i, r)| key(r.target_id, i)));
+        if let Some(ids) = problem.ids() {
+            let key = |(i, id): (usize, &Option<u32>)| id.map_or(i as u64, |id| 1 << 32 | u64::from(id));
+            for (keys, ids) in self.ids.iter_mut().zip(ids) {
+                refill(keys, stride, u64::MAX, ids.iter().enumerate().map(key));
+            }
         }
     }
+}
+
+/// Values relative to an origin, in single precision.
+#[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2"))]
+fn centre(into: &mut [f32], values: &[f64], origin: f64) {
+    into.iter_mut().zip(values).for_each(|(to, value)| *to = (value - origin) as f32);
 }
 
 fn refill<T: Copy>(into: &mut Vec<T>, len: usize, padding: T, values: impl Iterator<Item = T>) {
@@ -233,15 +220,13 @@ fn refill<T: Copy>(into: &mut Vec<T>, len: usize, padding: T, values: impl Itera
     into.resize(len, padding);
 }
 
-/// Median of each coordinate of some rows: unlike the mean it is not moved by a few absurd rows.
-fn median<'a>(scratch: &mut Vec<f64>, n: usize, point: impl Fn(usize) -> &'a Point) -> Vector {
-    let rows = ORIGIN_ROWS.min(n);
-    Vector::from_fn(|k, _| {
-        scratch.clear();
-        scratch.extend((0..rows).map(|r| point(r * n / rows)[k]));
-        match scratch.is_empty() {
-            true => 0.0,
-            false => *scratch.select_nth_unstable_by(rows / 2, f64::total_cmp).1,
-        }
-    })
+/// Median of some of the values: unlike the mean it is not moved by a few absurd ones.
+fn median(scratch: &mut Vec<f64>, values: &[f64]) -> f64 {
+    let (n, some) = (values.len(), ORIGIN_ROWS.min(values.len()));
+    scratch.clear();
+    scratch.extend((0..some).map(|k| values[k * n / some]));
+    match scratch.is_empty() {
+        true => 0.0,
+        false => *scratch.select_nth_unstable_by(some / 2, f64::total_cmp).1,
+    }
 }

@@ -29,10 +29,17 @@ impl Correspondence {
     }
 }
 
-/// A set of correspondences to register. The buffers are reused from frame to frame.
+/// A set of correspondences to register, column by column: a backend goes through millions of them a
+/// second. The buffers are reused from frame to frame.
 #[derive(Debug, Clone, Default)]
 pub struct Problem {
-    rows: Vec<Correspondence>,
+    /// Source x y z, target x y z, m.
+    coordinates: [Vec<f64>; 6],
+    weights: Vec<f32>,
+    /// Source, target.
+    ids: [Vec<Option<u32>>; 2],
+    /// Some correspondence has an identity.
+    has_ids: bool,
     up: Option<[Vector; 2]>,
     order: Vec<u32>,
 }
@@ -40,13 +47,25 @@ pub struct Problem {
 impl Problem {
     /// Room for `n` correspondences.
     pub fn with_capacity(n: usize) -> Self {
-        Self { rows: Vec::with_capacity(n), up: None, order: Vec::new() }
+        Self {
+            coordinates: std::array::from_fn(|_| Vec::with_capacity(n)),
+            weights: Vec::with_capacity(n),
+            ids: std::array::from_fn(|_| Vec::with_capacity(n)),
+            ..Self::default()
+        }
     }
 
     /// Empties it and keeps the memory.
     pub fn clear(&mut self) {
-        self.rows.clear();
+        self.truncate(0);
+        self.has_ids = false;
         self.up = None;
+    }
+
+    fn truncate(&mut self, n: usize) {
+        self.coordinates.iter_mut().for_each(|column| column.truncate(n));
+        self.weights.truncate(n);
+        self.ids.iter_mut().for_each(|column| column.truncate(n));
     }
 
     /// Adds a correspondence. `false`: refused, a coordinate is not finite or the weight is not
@@ -54,24 +73,55 @@ impl Problem {
     pub fn push(&mut self, row: Correspondence) -> bool {
         let usable = row.is_finite() && row.weight.is_finite() && row.weight > 0.0;
         if usable {
-            self.rows.push(row);
+            let values = row.source.iter().chain(row.target.iter());
+            self.coordinates.iter_mut().zip(values).for_each(|(column, value)| column.push(*value));
+            self.weights.push(row.weight);
+            let ids = [row.source_id, row.target_id];
+            self.ids.iter_mut().zip(ids).for_each(|(column, id)| column.push(id));
+            self.has_ids |= row.source_id.is_some() || row.target_id.is_some();
         }
         usable
     }
 
     /// The correspondences in their order.
-    pub fn rows(&self) -> &[Correspondence] {
-        &self.rows
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = Correspondence> + Clone + '_ {
+        let [sx, sy, sz, tx, ty, tz] = &self.coordinates;
+        let [source_ids, target_ids] = &self.ids;
+        let points = sx.iter().zip(sy).zip(sz).zip(tx).zip(ty).zip(tz);
+        points.zip(&self.weights).zip(source_ids).zip(target_ids).map(
+            |((((((((sx, sy), sz), tx), ty), tz), weight), source_id), target_id)| Correspondence {
+                source: Point::new(*sx, *sy, *sz),
+                target: Point::new(*tx, *ty, *tz),
+                weight: *weight,
+                source_id: *source_id,
+                target_id: *target_id,
+            },
+        )
+    }
+
+    /// Source x y z, target x y z, m.
+    pub(super) fn coordinates(&self) -> &[Vec<f64>; 6] {
+        &self.coordinates
+    }
+
+    /// Relative trust of each.
+    pub(super) fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+
+    /// Identities of the sources and of the targets, if there are any.
+    pub(super) fn ids(&self) -> Option<&[Vec<Option<u32>>; 2]> {
+        self.has_ids.then_some(&self.ids)
     }
 
     /// Number of correspondences.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.weights.len()
     }
 
     /// There are none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.weights.is_empty()
     }
 
     /// The verticals in the source and the target frame, if known (unit vectors).
@@ -95,15 +145,15 @@ impl Problem {
     /// Keeps the `max` heaviest correspondences, ties by index, in their order. Returns how many
     /// were cut.
     pub fn keep_heaviest(&mut self, max: usize) -> usize {
-        let n = self.rows.len();
+        let n = self.len();
         if n <= max {
             return 0;
         }
-        let rows = &self.rows;
+        let weights = &self.weights;
         self.order.clear();
         self.order.extend(0..n as u32);
         let heavier = |a: &u32, b: &u32| {
-            let weight = |i: &u32| rows.get(*i as usize).map_or(0.0, |r| r.weight);
+            let weight = |i: &u32| weights.get(*i as usize).copied().unwrap_or_default();
             weight(b).total_cmp(&weight(a)).then(a.cmp(b))
         };
         if max > 0 {
@@ -113,9 +163,12 @@ impl Problem {
         self.order.sort_unstable();
         // The kept indices ascend, so a row only ever moves towards the front.
         for (to, from) in self.order.iter().enumerate() {
-            self.rows.swap(to, *from as usize);
+            let from = *from as usize;
+            self.coordinates.iter_mut().for_each(|column| column.swap(to, from));
+            self.weights.swap(to, from);
+            self.ids.iter_mut().for_each(|column| column.swap(to, from));
         }
-        self.rows.truncate(max);
+        self.truncate(max);
         n - max
     }
 }

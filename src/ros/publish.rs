@@ -52,14 +52,14 @@ impl Outputs {
 
     /// Sends what helps people: the candidates of an ambiguous registration, and the inliers.
     /// Neither is made unless somebody listens.
-    pub fn explain(&self, frame: &Frame, rows: &[Correspondence]) -> r2r::Result<()> {
+    pub fn explain(&self, frame: &Frame, rows: impl Iterator<Item = Correspondence>) -> r2r::Result<()> {
         if frame.status == Status::Ambiguous && is_heard(&self.candidates) {
             let poses = frame.facts.candidates.iter().map(|c| pose_msg(&c.map_t_base)).collect();
             self.candidates.publish(&PoseArray { header: self.header(frame.stamp), poses })?;
         }
         if frame.registered && is_heard(&self.inliers) {
             let mask = frame.facts.inlier_mask.iter();
-            let points = rows.iter().zip(mask).filter(|(_, inlier)| **inlier).map(|(row, _)| row);
+            let points = rows.zip(mask).filter(|(_, inlier)| **inlier).map(|(row, _)| row);
             self.inliers.publish(&cloud(self.header(frame.stamp), points))?;
         }
         Ok(())
@@ -103,7 +103,7 @@ fn pose_with_covariance(pose: &Pose) -> PoseWithCovariance {
 }
 
 /// The targets of the inliers, in the map.
-fn cloud<'a>(header: Header, rows: impl Iterator<Item = &'a Correspondence>) -> PointCloud2 {
+fn cloud(header: Header, rows: impl Iterator<Item = Correspondence>) -> PointCloud2 {
     let mut data = Vec::new();
     for row in rows {
         for value in row.target.iter() {

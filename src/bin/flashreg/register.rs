@@ -120,13 +120,13 @@ fn vector(text: &str) -> anyhow::Result<Vector> {
 fn write_mask(
     path: &Path,
     file: &CorrespondenceFile,
-    used: &[Correspondence],
+    used: impl Iterator<Item = Correspondence>,
     inliers: &[bool],
 ) -> std::io::Result<()> {
     let mut mask = vec![false; file.total];
-    let mut used = used.iter().zip(inliers).peekable();
+    let mut used = used.zip(inliers).peekable();
     for (row, number) in file.rows.iter().zip(&file.numbers) {
-        if let Some((_, inlier)) = used.next_if(|(candidate, _)| *candidate == row) {
+        if let Some((_, inlier)) = used.next_if(|(candidate, _)| candidate == row) {
             if let Some(entry) = mask.get_mut(*number) {
                 *entry = *inlier;
             }
