@@ -2,8 +2,9 @@
 //! with a status that says whether to trust it.
 //!
 //! The library knows no middleware. A room uses only rooms below it:
-//! `ros` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`,
-//! [`homotopy`] solves systems of polynomial equations and stands by itself; all use [`latency`], [`params`] and [`status`].
+//! `ros` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`. Beside them
+//! [`homotopy`] solves systems of polynomial equations; it uses [`gpu`] and [`geometry`] only. All use
+//! [`latency`], [`params`] and [`status`].
 //!
 //! Transforms are named `target_t_source`: `p_target = target_t_source * p_source`. Lengths are
 //! metres and angles radians unless a name says otherwise.

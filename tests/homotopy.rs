@@ -99,7 +99,9 @@ fn systems_without_regular_roots_end_with_a_status() {
         ("fewer at finite places", "[x*y - 1, x*y + x - 3]", 1),
         ("small numbers", "[1e-6*x^2 - 1e-6*y, 1e-6*y^2 - 3e-6]", 4),
         ("large and small numbers", "[1e6*x^2 - 1e-6*y, y - 4e6]", 2),
-        ("large roots", "[x^2 - 1e8, y - 1e-4*x]", 2),
+        ("large roots", "[x^2 - 1e12, y - 1e-6*x]", 2),
+        ("very large roots", "[x^2 - 1e30, y^2 - 1e-6]", 4),
+        ("roots of very different sizes", "[x^2 + 1e8*x + 1, y - 1]", 2),
     ] {
         let (_, statuses) = by_degrees(&format!("unknowns: [x, y]\nequations: {equations}\n"));
         let found = statuses.iter().filter(|s| **s == TrackStatus::Ok).count();

@@ -20,6 +20,7 @@ mod polynomial;
 pub mod problems;
 mod program;
 pub mod recall;
+mod scale;
 #[cfg(feature = "cuda")]
 mod schedule;
 mod solver;

@@ -138,17 +138,17 @@ impl StartSet {
             return Err(StartError::TooManyPaths(paths));
         }
         let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let family = system.blended(values);
+        let (family, sizes) = system.blended(values);
         let unit = |random: &mut Pcg64Mcg| {
             let angle = std::f64::consts::TAU * random.random::<f64>();
             Complex::new(libm::cos(angle), libm::sin(angle))
         };
         let parameters = vec![unit(&mut random), Complex::new(0.0, 0.0)];
         let mut roots: Vec<Vec<Complex<f64>>> = vec![Vec::new()];
-        for degree in &system.degrees {
+        for (degree, size) in system.degrees.iter().zip(sizes) {
             let of_one = |k: u32| {
                 let angle = std::f64::consts::TAU * f64::from(k) / f64::from(*degree);
-                Complex::new(libm::cos(angle), libm::sin(angle))
+                Complex::new(libm::cos(angle), libm::sin(angle)) * size
             };
             let extended = |root: &Vec<Complex<f64>>| {
                 let root = root.clone();

@@ -17,6 +17,7 @@
 use super::expression::{parse, Grammar, SyntaxError};
 use super::graph::{Graph, Id};
 use super::polynomial::Polynomial;
+use super::scale::sizes;
 use nalgebra::Complex;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -281,9 +282,9 @@ impl System {
         })
     }
 
-    /// `a (x_i^d_i - 1) + b f_i` with the parameters `a` and `b`, where `f` are the equations of this
-    /// system with the given values, divided by their largest coefficient.
-    pub(crate) fn blended(&self, values: &[Complex<f64>]) -> Self {
+    /// `a ((x_i/s_i)^d_i - 1) + b f_i` with the parameters `a` and `b`, where `f` are the equations of
+    /// this system with the given values, divided by their size; and the sizes `s` of the unknowns.
+    pub(crate) fn blended(&self, values: &[Complex<f64>]) -> (Self, Vec<f64>) {
         let n = self.unknowns.len() as u32;
         let mut graph = Graph::default();
         let symbols: Vec<Id> = (0..n + 2).map(|i| graph.symbol(i)).collect();
@@ -294,25 +295,25 @@ impl System {
             Some(k) => given.get(k as usize).copied().unwrap_or(zero),
         });
         let plain: Vec<Id> = self.equations.iter().map(|id| copies[id.index()]).collect();
-        let sizes: Vec<f64> = match Polynomial::expand(&graph, &plain, MAX_TERMS) {
-            Some(all) => {
-                all.iter().map(|p| p.terms().map(|t| t.1.norm_sqr().sqrt()).fold(0.0, f64::max)).collect()
-            }
-            None => vec![1.0; plain.len()],
+        let (scales, sizes) = match Polynomial::expand(&graph, &plain, MAX_TERMS) {
+            Some(all) => sizes(&all, self.unknowns.len()),
+            None => (vec![1.0; plain.len()], vec![1.0; plain.len()]),
         };
         let (a, b) = (symbols[n as usize], symbols[n as usize + 1]);
         let mut equations = Vec::new();
         for (i, (id, size)) in plain.into_iter().zip(sizes).enumerate() {
             let one = graph.real(1.0);
-            let power = graph.pow(symbols[i], self.degrees[i]);
+            let shrink = graph.real(1.0 / scales[i]);
+            let shrunk = graph.mul(shrink, symbols[i]);
+            let power = graph.pow(shrunk, self.degrees[i]);
             let simple = graph.sub(power, one);
-            let scale = graph.real(if size > 0.0 && size.is_finite() { 1.0 / size } else { 1.0 });
+            let scale = graph.real(1.0 / size);
             let scaled = graph.mul(scale, id);
             let (left, right) = (graph.mul(a, simple), graph.mul(b, scaled));
             equations.push(graph.add(left, right));
         }
         let zero_one = vec![Complex::new(0.0, 0.0), Complex::new(1.0, 0.0)];
-        Self {
+        let family = Self {
             name: self.name.clone(),
             about: self.about.clone(),
             unknowns: self.unknowns.clone(),
@@ -323,7 +324,8 @@ impl System {
             values: Some(zero_one),
             // The simple system does not have them.
             symmetries: Vec::new(),
-        }
+        };
+        (family, scales)
     }
 
     /// `n`, `p`: how many unknowns and parameters.

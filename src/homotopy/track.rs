@@ -116,6 +116,10 @@ struct Lane {
     steps: u32,
     /// Steps in a row in which it grew towards the end as a path to infinity does.
     growing: u32,
+    /// A correction of this size may be rounding errors.
+    rounding: f64,
+    /// The first correction of an attempt that failed just before, and the longest of these attempts.
+    failed: Option<(f64, f64)>,
 }
 
 /// Follows tracks with buffers of its own, several side by side.
@@ -180,7 +184,7 @@ impl<'a> Tracker<'a> {
 
     fn begin(&mut self, l: usize, assignment: &Assignment) {
         self.work.load(l, &assignment.path.series, assignment.start);
-        self.lanes[l] = Lane { id: assignment.id, busy: true, ..Lane::default() };
+        self.lanes[l] = Lane { id: assignment.id, busy: true, rounding: ROUNDING, ..Lane::default() };
     }
 
     fn end(&mut self, l: usize, status: TrackStatus) -> End {
@@ -219,13 +223,13 @@ impl<'a> Tracker<'a> {
     /// Error of the step, 1 being what is aimed at.
     fn error(&self, l: usize, found: &Found) -> f64 {
         let (first, second) = (found.first[l], found.second[l]);
-        let ratio = if second <= ROUNDING { 0.0 } else { second / first };
+        let ratio = if second <= self.lanes[l].rounding { 0.0 } else { second / first };
         (first / self.settings.tolerance).max(ratio / (0.25 * self.settings.contraction))
     }
 
     fn is_good(&self, l: usize, found: &Found) -> bool {
         let (first, second) = (found.first[l], found.second[l]);
-        let contracts = second <= self.settings.contraction * first || second <= ROUNDING;
+        let contracts = second <= self.settings.contraction * first || second <= self.lanes[l].rounding;
         let limit = if self.lanes[l].known == 0 { 1e-3 } else { 4.0 * self.settings.tolerance };
         first <= limit && contracts && found.size[l] < f64::INFINITY
     }
@@ -250,14 +254,27 @@ impl<'a> Tracker<'a> {
             if lane.steps >= settings.max_steps {
                 return Some(TrackStatus::Budget);
             }
+            let (first, second) = (found.first[l], found.second[l]);
+            let longest = lane.failed.map_or(made, |(_, longest)| longest);
+            // A shorter step that predicts no better: what is left is rounding, unless the end is singular.
+            let rounding = (4.0 * first.max(second)).min(MOST_ROUNDING);
+            let near = 1.0 - lane.times[0] < NEAR_END;
+            let still = !near && lane.failed.is_some_and(|(before, _)| first > 0.3 * before);
+            if still && first < MOST_ROUNDING && rounding > lane.rounding {
+                lane.rounding = rounding;
+                lane.failed = None;
+                lane.step = 0.5 * longest;
+                return None;
+            }
+            lane.failed = Some((first, longest));
             let wanted = if error.is_finite() { lane.length(error, made) } else { 0.0 };
             lane.step = bounded(wanted, 0.1 * made, 0.5 * made);
             if lane.step < settings.min_step {
-                let near = 1.0 - lane.times[0] < 1e-4;
                 return Some(if near { TrackStatus::Singular } else { TrackStatus::MinStep });
             }
             return None;
         }
+        lane.failed = None;
         let left = 1.0 - lane.target;
         let wanted = lane.length(error, made);
         let full = lane.known == HISTORY;
@@ -352,6 +369,11 @@ impl<'a> Tracker<'a> {
 
 /// A correction of this size may be rounding errors, which do not contract.
 const ROUNDING: f64 = 1e-8;
+/// The most that they are taken to be where they are measured: paths come through places where the
+/// equations lose ten digits.
+const MOST_ROUNDING: f64 = 1e-5;
+/// A track that is stopped closer to the end than this is stopped by the end.
+const NEAR_END: f64 = 1e-4;
 /// A polished root moves by less.
 const STILL: f64 = 1e-13;
 /// A coordinate that grows as `(1 - t)` to the power of minus this, or faster, goes to infinity.
@@ -466,6 +488,16 @@ mod tests {
         assert_eq!(end.status, TrackStatus::MinStep, "{end:?}");
         let nan = &follow(SQUARE, &[c(1.0, 0.0)], &[c(f64::NAN, 0.0)], &[one])[0];
         assert_ne!(nan.status, TrackStatus::Ok, "{nan:?}");
+    }
+
+    #[test]
+    fn equations_that_lose_ten_digits_do_not_stop_a_track() {
+        let yaml = "unknowns: [x, y]\nparameters: [a, b]\n\
+            equations: [x^2 + y - a, x^2 + (1 + 1e-10)*y - a - 1e-10*b]\n";
+        let root = [c(2.0, 0.0).sqrt(), c(1.0, 0.0)];
+        let end = &follow(yaml, &[c(3.0, 0.0), c(1.0, 0.0)], &[c(-1.0, 4.0), c(2.0, 1.0)], &[&root])[0];
+        assert!(end.status == TrackStatus::Ok && end.steps < 60, "{end:?}");
+        assert!((end.point[1] - c(2.0, 1.0)).norm() < 1e-3, "{end:?}");
     }
 
     #[test]
