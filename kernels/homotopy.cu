@@ -29,7 +29,7 @@ struct End {
     u32 status, steps;
 };
 
-constexpr double SMALL = 1e-8, ROUNDING = 1e-8, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-3;
+constexpr double SMALL = 1e-8, ROUNDING = 1e-8, MOST_ROUNDING = 1e-5, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-3;
 #define UNBOUNDED __longlong_as_double(0x7ff0000000000000ll)
 
 constexpr int TILES = WARP / LANES;
@@ -82,6 +82,11 @@ __device__ inline double of_high_bits(u32 bits) {
 struct Track {
     double times[HISTORY];
     double step, target;
+    // A correction of this size may be rounding errors.
+    double rounding;
+    // The first correction of an attempt that failed just before, zero if none did, and the longest of
+    // these attempts.
+    double failed, longest;
     u32 known, steps, growing;
 
     __device__ double back(double h) const {
@@ -323,7 +328,7 @@ struct Tile {
     __device__ Status judge(Track& track, const Settings& settings, double first2, double second2,
                             double size2) {
         const double first = sqrt(first2), second = sqrt(second2);
-        const bool still = second <= ROUNDING;
+        const bool still = second <= track.rounding;
         const double ratio = still ? 0.0 : second * per(first);
         const double error = fmax(first / settings.tolerance, ratio / (0.25 * settings.contraction));
         const double limit = track.known == 0 ? 1e-3 : 4 * settings.tolerance;
@@ -333,11 +338,25 @@ struct Tile {
         if (!good) {
             if (track.known == 0) return SINGULAR;
             if (track.steps >= settings.max_steps) return BUDGET;
+            // A shorter step that predicts no better: what is left is rounding, unless the end is singular.
+            const double longest = track.failed > 0 ? track.longest : made;
+            const double rounding = fmin(4 * fmax(first, second), MOST_ROUNDING);
+            const bool near = 1 - track.times[0] < NEAR_END;
+            const bool no_better = !near && track.failed > 0 && first > 0.3 * track.failed;
+            if (no_better && first < MOST_ROUNDING && rounding > track.rounding) {
+                track.rounding = rounding;
+                track.failed = 0;
+                track.step = 0.5 * longest;
+                return RUNNING;
+            }
+            track.failed = first;
+            track.longest = longest;
             const double wanted = error < UNBOUNDED ? track.length(error, made) : 0.0;
             track.step = bounded(wanted, 0.1 * made, 0.5 * made);
-            if (track.step < settings.min_step) return 1 - track.times[0] < 1e-4 ? SINGULAR : MIN_STEP;
+            if (track.step < settings.min_step) return near ? SINGULAR : MIN_STEP;
             return RUNNING;
         }
+        track.failed = 0;
 #pragma unroll
         for (int h = HISTORY - 1; h > 0; h--) {
             points[h] = points[h - 1];
@@ -380,7 +399,8 @@ struct Tile {
             rates[h] = {0, 0};
             track.times[h] = 0;
         }
-        track.step = track.target = 0;
+        track.step = track.target = track.failed = 0;
+        track.rounding = ROUNDING;
         track.known = track.steps = track.growing = 0;
         Status status = RUNNING;
         while (status == RUNNING) {
