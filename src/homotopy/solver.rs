@@ -125,18 +125,18 @@ impl Solver {
     ///
     /// # Errors
     /// Why the GPU cannot be used, if it was asked for.
-    pub fn on(mut self, backend: Backend) -> Result<Self, GpuError> {
+    pub fn on(self, backend: Backend) -> Result<Self, GpuError> {
         #[cfg(feature = "cuda")]
         {
-            self.gpu = None;
+            let mut solver = Self { gpu: None, ..self };
             if backend != Backend::Cpu {
-                match self.tracker() {
-                    Ok(tracker) => self.gpu = Some(std::sync::Arc::new(std::sync::Mutex::new(tracker))),
+                match solver.tracker() {
+                    Ok(tracker) => solver.gpu = Some(std::sync::Arc::new(std::sync::Mutex::new(tracker))),
                     Err(why) if backend == Backend::Cuda => return Err(why),
                     Err(why) => log::info!("tracks are followed on the CPU: {why}"),
                 }
             }
-            Ok(self)
+            Ok(solver)
         }
         #[cfg(not(feature = "cuda"))]
         match backend {
