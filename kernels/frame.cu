@@ -1,5 +1,5 @@
-// The ends of a frame: what comes in and what goes out, between the memory of the host and that of
-// the device, without copies that the host would have to queue for each frame.
+// The ends of a frame: what comes in, which the host has copied already or which is taken from it where
+// host and device share their memory, and what goes out.
 #include "common.cuh"
 
 // Takes the problem in, and clears what a frame counts in.
