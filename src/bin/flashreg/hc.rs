@@ -64,7 +64,7 @@ struct Solve {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Where tracks are followed
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_enum, default_value = "cpu")]
     backend: On,
     /// Tracks that are not done by then end with the status budget, ms; 0: no limit
     #[arg(long, default_value_t = 0.0)]
@@ -85,7 +85,7 @@ struct Bench {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Where tracks are followed
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_enum, default_value = "cpu")]
     backend: On,
     /// After that, so many instances in one call
     #[arg(long, default_value_t = 0)]
