@@ -133,8 +133,7 @@ impl Engine for CpuSearch {
         };
         let (score, inliers) = hypotheses::score(layout, &pose, scoring(r));
         let best = Hypothesis { pose, score, inliers };
-        let theta2 = scoring(r).threshold * scoring(r).threshold;
-        for i in hypotheses::within(layout, &best.pose, theta2) {
+        for i in hypotheses::within(layout, &best.pose, scoring(r).theta2()) {
             mask[i] = true;
         }
         let measured = self.examiner.examine(layout, &best.pose, theta, mask, &mut self.refiner);
@@ -183,8 +182,7 @@ impl CpuSearch {
     /// that are near its start. `start` is that of the best.
     fn refine_best(&mut self, task: Task, most: usize) -> Candidates {
         let (layout, theta, scoring) = (task.layout, task.r.inlier_threshold, scoring(task.r));
-        let theta2 = scoring.threshold * scoring.threshold;
-        let starts = Candidates::choose(self.trail.ranked(), most, &layout.probe, theta2);
+        let starts = Candidates::choose(self.trail.ranked(), most, &layout.probe, scoring.theta2());
         let mut refined = Candidates::default();
         for start in starts.iter() {
             if let Some(pose) = self.refiner.refine(layout, &start.pose, theta, Aim::Rank) {

@@ -271,7 +271,7 @@ pub fn rival(
     scoring: Scoring,
 ) -> Rival {
     let (a, b) = (single(pose), single(other));
-    let theta2 = scoring.threshold * scoring.threshold;
+    let theta2 = scoring.theta2();
     let per_theta2 = 1.0 / theta2;
     let (source, target) = (layout.source(), layout.target());
     let mut found = Comparison::default();

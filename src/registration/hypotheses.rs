@@ -47,6 +47,13 @@ pub struct Scoring {
     pub threshold: f32,
 }
 
+impl Scoring {
+    /// Squared residuals of inliers are below this, m^2.
+    pub fn theta2(&self) -> f32 {
+        self.threshold * self.threshold
+    }
+}
+
 /// Triples that one task aligns and scores.
 const TRIPLES: usize = 16;
 
@@ -161,7 +168,7 @@ const CHUNK: usize = 64;
 
 #[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
 fn score_rows(layout: &Layout, pose: &Single, scoring: Scoring, near: Option<(Single, f32)>) -> (u64, u32) {
-    let theta2 = scoring.threshold * scoring.threshold;
+    let theta2 = scoring.theta2();
     let per_theta2 = 1.0 / theta2;
     let (mut total, mut inliers) = (0u64, 0u32);
     for start in (0..layout.padded()).step_by(CHUNK) {

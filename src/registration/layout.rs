@@ -42,7 +42,7 @@ impl Probe {
 
 /// Arrays of numbers: source x y z, target x y z, weight.
 const ARRAYS: usize = 7;
-/// Each array is a multiple of this long, so that a device can work on it.
+/// Each array is a multiple of this long, so that rows of bits are aligned to 16 bytes on a device.
 pub const STRIDE: usize = 128;
 
 /// The correspondences of a problem as structure of arrays. Coordinates are centred per frame (so

@@ -6,14 +6,11 @@ use crate::gpu::GpuError;
 use crate::params::{RegistrationParams, Search};
 use crate::registration::candidates::CANDIDATES;
 use crate::registration::finish;
-use crate::registration::layout::Layout;
+use crate::registration::layout::{Layout, STRIDE};
 use crate::registration::refine::Numbers;
 use crate::registration::Truncation;
 use std::sync::Arc;
 
-/// Rows are padded to a multiple of this on the device, so that rows of bits are aligned to 16
-/// bytes.
-pub(super) const ROWS: usize = 128;
 /// Rivals that a frame reports: candidates, the unweighted pose, candidates of the second search.
 const RIVALS: usize = 2 * CANDIDATES[0] + 1;
 /// Blocks that gather correspondences near a pose at the same time: candidates and three jobs.
@@ -319,7 +316,7 @@ impl Memory {
     /// For `capacity` correspondences.
     pub fn new(context: &Arc<Context>, capacity: usize, needs: Needs) -> Result<Self, GpuError> {
         let Needs { pivots, slots, row_capacity } = needs;
-        let stride = capacity.max(1).next_multiple_of(ROWS);
+        let stride = capacity.max(1).next_multiple_of(STRIDE);
         let words = stride / 64;
         // A row takes its places by eights when their number is bounded.
         let kept = stride * row_capacity.next_multiple_of(8).min(stride);

@@ -10,7 +10,7 @@ use super::findings::{Comparison, Found, Information, Measured, Mirror, Rival, S
 use super::finish::{self, scoring, Clock, Engine, Pipeline, Stop, Task};
 use super::fog::candidate_factors;
 use super::hypotheses::Hypothesis;
-use super::layout::Layout;
+use super::layout::{Layout, STRIDE};
 use super::pivots::Pivot;
 use super::refine::{cut2, pose_of, reach2};
 use super::result::StageTimes;
@@ -23,9 +23,7 @@ use crate::params::{Metric, Params, RegistrationParams};
 pub use launch::Way;
 use launch::{Launcher, Round};
 pub use memory::Totals;
-use memory::{
-    places, row_capacity, DeviceFindings, DeviceRival, Frame, Memory, Needs, Scored, Verticals, ROWS,
-};
+use memory::{places, row_capacity, DeviceFindings, DeviceRival, Frame, Memory, Needs, Scored, Verticals};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -123,7 +121,7 @@ impl GpuEngine {
         self.launcher.set_search(r.search);
         let padded = layout.stride();
         let scoring = scoring(r);
-        let theta2 = scoring.threshold * scoring.threshold;
+        let theta2 = scoring.theta2();
         let (per_sum, per_square) = candidate_factors(r.tau as f32);
         let frame = Frame {
             n: layout.count() as u32,
@@ -208,7 +206,7 @@ impl GpuEngine {
 
     /// For tests: words of a row, rows and degrees of the graph as it is now.
     pub fn read_graph(&self, n: usize) -> Result<(usize, Vec<u64>, Vec<u32>), GpuError> {
-        let padded = n.next_multiple_of(ROWS);
+        let padded = n.next_multiple_of(STRIDE);
         let (words, stream) = (padded / 64, self.launcher.stream());
         let rows = self.memory.device.rows.read(padded * words, stream)?;
         Ok((words, rows, self.memory.device.degrees.read(padded, stream)?))
