@@ -15,7 +15,7 @@ typedef Complex<double> Z;
 
 #define HISTORY 3
 // Statuses, in the order of src/status.rs; the last one is of no end.
-enum Status { OK, DIVERGED, SINGULAR, MIN_STEP, BUDGET, RUNNING = 99 };
+enum Status { OK, DIVERGED, SINGULAR, MIN_STEP, BUDGET, DUPLICATE, RUNNING = 99 };
 
 // See `Settings` of track.rs.
 struct Settings {
@@ -29,7 +29,22 @@ struct End {
     u32 status, steps;
 };
 
+// Rounds of a call, each with a list of jobs.
+#define LEVELS 4
+
+struct Queue {
+    // When the call began, ns.
+    u64 begin;
+    // Jobs that were taken beyond the first of each tile; jobs in the list.
+    u32 next[LEVELS], count[LEVELS];
+};
+
+// Tracks from the start; again, to be better than they were; from where they came to.
+enum Mode { FIRST, AGAIN, ONWARD };
+
 constexpr double SMALL = 1e-8, ROUNDING = 1e-8, MOST_ROUNDING = 1e-5, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-3;
+constexpr double STEADY = 0.95, DOUBTFUL = 1e6, BESIDE = 1e-5, EPSILON = 2.220446049250313e-16;
+#define SLOW 4
 #define UNBOUNDED __longlong_as_double(0x7ff0000000000000ll)
 
 constexpr int TILES = WARP / LANES;
@@ -87,6 +102,8 @@ struct Track {
     // The first correction of an attempt that failed just before, zero if none did, and the longest of
     // these attempts.
     double failed, longest;
+    // How fast it grew at the last step near the end.
+    double grew;
     u32 known, steps, growing;
 
     __device__ double back(double h) const {
@@ -380,8 +397,10 @@ struct Tile {
         track.step = full ? bounded(wanted, 0.1 * made, 2 * made) : bounded(wanted, made, 4 * made);
         if (size2 > settings.infinity * settings.infinity) return DIVERGED;
         if (left < 1e3 * settings.end_zone) {
-            const bool grows = growth(track.target) > GROWTH;
-            track.growing = grows && size2 > 1e8 ? track.growing + 1 : 0;
+            const double rate = growth(track.target);
+            const bool grows = rate > GROWTH;
+            track.growing = grows && size2 > 1e8 && rate > STEADY * track.grew ? track.growing + 1 : 0;
+            track.grew = rate;
             if (track.growing > 4) return DIVERGED;
             if (left < settings.end_zone && track.step < left) return grows ? DIVERGED : SINGULAR;
         } else {
@@ -399,7 +418,7 @@ struct Tile {
             rates[h] = {0, 0};
             track.times[h] = 0;
         }
-        track.step = track.target = track.failed = 0;
+        track.step = track.target = track.failed = track.grew = 0;
         track.rounding = ROUNDING;
         track.known = track.steps = track.growing = 0;
         Status status = RUNNING;
@@ -455,28 +474,52 @@ struct Tile {
         return correction;
     }
 
-    // Polishes the last point with the coefficients of the path's end; true if it is a regular root.
+    // What Newton's method found: see `Polished` of track.rs.
+    struct Polished {
+        Z point;
+        double residual, error, moved, condition;
+        u32 slow;
+    };
+
+    // Newton's method from `point` on.
+    __device__ Polished refine() {
+        Polished found = {point, UNBOUNDED, UNBOUNDED, 0, UNBOUNDED, ~0u};
+        u32 slow = 0;
+        for (int i = 0; i < 8 && found.error > STILL; i++) {
+            const Z before = point;
+            double residual, condition;
+            const double correction = newton(residual, condition);
+            // While corrections get smaller the point gets better.
+            if (!(correction < found.error)) break;
+            slow = found.error < UNBOUNDED && correction > fmax(0.3 * found.error, STILL) ? slow + 1 : 0;
+            found = {correction > STILL ? point : before, residual, correction, found.moved + correction,
+                     condition, slow};
+        }
+        return found;
+    }
+
+    // Polishes the last point with the coefficients of the path's end; true if it is a regular root, as
+    // `is_regular` of track.rs has it.
     __device__ bool polish(const Z* coefficients, double& residual, double& condition) {
         for (u32 k = lane; k < C; k += LANES) shared.slots[COEFFICIENTS + k] = coefficients[k];
         sync();
-        double error = UNBOUNDED, moved = 0;
-        residual = condition = UNBOUNDED;
-        Z best = point = points[0];
-        for (int i = 0; i < 8 && error > STILL; i++) {
-            const Z before = point;
-            double new_residual, new_condition;
-            const double correction = newton(new_residual, new_condition);
-            // While corrections get smaller the point gets better.
-            if (!(correction < error)) break;
-            best = correction > STILL ? point : before;
-            error = correction;
-            moved += correction;
-            residual = new_residual;
-            condition = new_condition;
+        point = points[0];
+#pragma unroll 1
+        for (bool beside = false;; beside = true) {
+            const Polished found = refine();
+            // From beside a multiple root it comes back slowly.
+            if (beside) return found.slow < SLOW;
+            const bool crawled = found.slow >= SLOW && found.error > 16 * EPSILON * found.condition;
+            if (!(found.residual < 1e-10 && found.error < 1e-7 && found.moved < 1e-3 && found.condition < 1e12) || crawled) return false;
+            points[0] = found.point;
+            residual = found.residual;
+            condition = found.condition;
+            if (condition < DOUBTFUL) return true;
+            const double size = sqrt(largest(norm2(found.point)));
+            const double floor = fmax(0.01 * (size < 1 ? size : 1), SMALL);
+            point = found.point;
+            point.re += fmax(sqrt(norm2(point)), floor) * BESIDE / (lane + 1);
         }
-        const bool regular = residual < 1e-10 && error < 1e-7 && moved < 1e-3 && condition < 1e12;
-        if (regular) points[0] = best;
-        return regular;
     }
 };
 
@@ -524,15 +567,16 @@ struct Prepare {
     }
 };
 
-// start: parameters of the start; targets: those of each instance. slots: PREPARE_SLOTS * TERMS for
-// each block. Others as below.
+// Paths of so many instances. from: parameters at their beginning, `apart` numbers from one instance to
+// the next; targets: those at their ends. slots: PREPARE_SLOTS * TERMS for each block. The queue is made
+// new if `fresh`. Others as below.
 extern "C" __global__ void __launch_bounds__(PREPARE_LANES)
-    prepare(const Z* __restrict__ start, const Z* __restrict__ targets, u32 instances, Z* slots, Z* series,
-            Z* ends, u32* next) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) *next = 0;
+    prepare(const Z* __restrict__ from, u32 apart, const Z* __restrict__ targets, u32 instances, Z* slots,
+            Z* series, Z* ends, Queue* queue, u32 fresh) {
+    if (fresh && blockIdx.x == 0 && threadIdx.x == 0) *queue = {Tile::now(), {}, {}};
     slots += (u64)blockIdx.x * PREPARE_SLOTS * TERMS;
     for (u32 instance = blockIdx.x; instance < instances; instance += gridDim.x) {
-        const Z* target = targets + (u64)instance * PARAMETERS;
+        const Z *start = from + (u64)instance * apart, *target = targets + (u64)instance * PARAMETERS;
         // The end by itself: the sum of the terms has larger errors.
         Prepare::run<1>(slots, start, target);
         for (int k = threadIdx.x; k < C; k += PREPARE_LANES) {
@@ -547,17 +591,22 @@ extern "C" __global__ void __launch_bounds__(PREPARE_LANES)
     }
 }
 
-// Jobs are the roots of each instance in turn. series: coefficients of each instance as polynomials;
-// ends: coefficients at the end; starts: roots at the start. next: zero, the number of jobs that were
-// taken beyond the first of each tile.
+// series: coefficients of each instance as polynomials; ends: coefficients at the end; starts: roots at
+// the start. A track is named by instance * roots + root. jobs: how many there are, zero if the queue
+// tells; list: names of their tracks, or none if they are all tracks in turn. What comes of a job is
+// written to its own place, or to that of its track if it is followed again.
 extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     track(const Z* __restrict__ series, const Z* __restrict__ ends, const Z* __restrict__ starts, u32 roots,
-          u32 jobs, const Settings settings, u64 budget, u32* next, Z* points, End* results) {
+          u32 jobs, const u32* __restrict__ list, const Settings settings, u64 budget, Queue* queue, u32 level,
+          u32 mode, Z* points, End* results) {
     __shared__ Shared tiles[WARPS * TILES];
     __shared__ u64 words[(ROUNDS + 1) * LANES];
-    const u64 begin = budget ? Tile::now() : 0;
-    for (u32 i = threadIdx.x; i < ROUNDS * LANES; i += WARPS * WARP) words[i] = WORDS[i];
+    if (jobs == 0) jobs = queue->count[level];
+    const u64 begin = queue->begin;
     const u32 number = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    u32 job = blockIdx.x * WARPS * TILES + number;
+    if (blockIdx.x * WARPS * TILES >= jobs) return;
+    for (u32 i = threadIdx.x; i < ROUNDS * LANES; i += WARPS * WARP) words[i] = WORDS[i];
     Shared& shared = tiles[number];
     for (u32 i = lane; i < SLOTS; i += LANES) {
         const int k = (int)i - FIRST_CONSTANT;
@@ -567,23 +616,31 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     const u32 first = lane_id() - lane;
     Tile tile = {shared, words, FULL >> (WARP - LANES) << first, lane, first, lane < N};
     const u32 all = gridDim.x * WARPS * TILES;
-    u32 job = blockIdx.x * WARPS * TILES + number;
     while (job < jobs) {
-        const u32 instance = job / roots;
-        const Z* start = starts + (u64)(job % roots) * N;
-        Track track;
-        double residual = UNBOUNDED, condition = UNBOUNDED;
-        Status status = tile.follow(track, series + (u64)instance * C * TERMS,
-                                    tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
-        if (status == OK && !tile.polish(ends + (u64)instance * C, residual, condition)) {
-            status = SINGULAR;
-            residual = condition = UNBOUNDED;
+        const u32 name = list ? list[job] : job, at = mode == AGAIN ? name : job;
+        const End before = mode == FIRST ? End{0, 0, OK, 0} : results[at];
+        if (mode == AGAIN || before.status == OK) {
+            const u32 instance = name / roots;
+            const Z* start = mode == ONWARD ? points + (u64)at * N : starts + (u64)(name % roots) * N;
+            Track track;
+            double residual = UNBOUNDED, condition = UNBOUNDED;
+            Status status = tile.follow(track, series + (u64)instance * C * TERMS,
+                                        tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
+            if (status == OK && !tile.polish(ends + (u64)instance * C, residual, condition)) {
+                status = SINGULAR;
+                residual = condition = UNBOUNDED;
+            }
+            // What was found is kept if it is not found again.
+            const bool keeps = mode == AGAIN && before.status == OK && status != OK;
+            if (tile.is_row && !keeps) points[(u64)at * N + lane] = tile.points[0];
+            if (lane == 0) {
+                results[at] = keeps ? before : End{residual, condition, (u32)status, before.steps};
+                results[at].steps += track.steps;
+            }
         }
-        if (tile.is_row) points[(u64)job * N + lane] = tile.points[0];
-        if (lane == 0) {
-            results[job] = {residual, condition, (u32)status, track.steps};
-            job = all + atomicAdd(next, 1);
-        }
+        if (lane == 0) job = all + atomicAdd(&queue->next[level], 1);
         job = __shfl_sync(tile.mask, job, first);
     }
 }
+
+#include "distinct.cuh"

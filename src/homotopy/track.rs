@@ -9,6 +9,7 @@
 
 use super::pack::{Reals, WIDTH};
 use super::program::{Compiled, Path};
+use super::system::SMALL;
 use super::work::{attempt, newton, Found, Step, Work, HISTORY};
 use crate::status::TrackStatus;
 use nalgebra::Complex;
@@ -116,6 +117,8 @@ struct Lane {
     steps: u32,
     /// Steps in a row in which it grew towards the end as a path to infinity does.
     growing: u32,
+    /// How fast it grew at the last step near the end.
+    grew: f64,
     /// A correction of this size may be rounding errors.
     rounding: f64,
     /// The first correction of an attempt that failed just before, and the longest of these attempts.
@@ -287,8 +290,10 @@ impl<'a> Tracker<'a> {
         // The order goes up while the history fills; what the error will be is not known then.
         lane.step =
             if full { bounded(wanted, 0.1 * made, 2.0 * made) } else { bounded(wanted, made, 4.0 * made) };
-        let grows = left < 1e3 * settings.end_zone && growth > GROWTH && found.size[l] > 1e4;
+        let near = left < 1e3 * settings.end_zone;
+        let grows = near && growth > GROWTH.max(STEADY * lane.grew) && found.size[l] > 1e4;
         lane.growing = if grows { lane.growing + 1 } else { 0 };
+        lane.grew = if near { growth } else { 0.0 };
         if found.size[l] > settings.infinity || lane.growing > 4 {
             return Some(TrackStatus::Diverged);
         }
@@ -362,11 +367,48 @@ impl<'a> Tracker<'a> {
         best.into_iter().enumerate().map(|(l, b)| b.unwrap_or_else(|| failed(l))).collect()
     }
 
+    /// The polished point is a root, known well, and no multiple one.
+    pub fn is_regular(&mut self, path: &Path, root: &Polished) -> bool {
+        let crawled = root.slow >= SLOW && root.error > 16.0 * f64::EPSILON * root.condition;
+        root.residual < RESIDUAL
+            && root.error < ERROR
+            && root.moved < MOVED
+            && root.condition < CONDITION
+            && !crawled
+            && (root.condition < DOUBTFUL || !self.is_multiple(path, &root.point))
+    }
+
+    /// Newton's method comes back to the point from a little beside it, but slowly.
+    fn is_multiple(&mut self, path: &Path, root: &[Complex<f64>]) -> bool {
+        let size = root.iter().map(|x| x.norm_sqr()).fold(0.0, f64::max).sqrt();
+        let floor = (0.01 * size.min(1.0)).max(SMALL);
+        let beside: Vec<_> = root
+            .iter()
+            .zip(1..)
+            .map(|(x, i)| x + x.norm_sqr().sqrt().max(floor) * BESIDE / f64::from(i))
+            .collect();
+        self.polish(&[(path, &beside)]).iter().all(|p| p.slow >= SLOW)
+    }
+
     fn point(&self, l: usize) -> Vec<Complex<f64>> {
         self.work.point.iter().map(|x| x.get(l)).collect()
     }
 }
 
+/// A root is polished when its equations are this small relative to their terms.
+const RESIDUAL: f64 = 1e-10;
+/// A root is known to this.
+const ERROR: f64 = 1e-7;
+/// Polishing that moves a root further than this has left it.
+const MOVED: f64 = 1e-3;
+/// Relative errors of the equations may grow so much in a regular root.
+const CONDITION: f64 = 1e12;
+/// Beyond this a root may be a multiple one: known to 1e-7 or better, that has a condition of 1e7.
+const DOUBTFUL: f64 = 1e6;
+/// How far beside a root Newton's method is tried, relative to its coordinates.
+const BESIDE: f64 = 1e-5;
+/// So many slow corrections in a row are those of a multiple root.
+const SLOW: u32 = 4;
 /// A correction of this size may be rounding errors, which do not contract.
 const ROUNDING: f64 = 1e-8;
 /// The most that they are taken to be where they are measured: paths come through places where the
@@ -378,6 +420,8 @@ const NEAR_END: f64 = 1e-4;
 const STILL: f64 = 1e-13;
 /// A coordinate that grows as `(1 - t)` to the power of minus this, or faster, goes to infinity.
 const GROWTH: f64 = 0.05;
+/// It does not grow more slowly than by this factor from one step to the next, or it will stop growing.
+const STEADY: f64 = 0.95;
 /// Length of the first step.
 const FIRST_STEP: f64 = 1e-3;
 
