@@ -52,8 +52,8 @@ __device__ inline bool is_same(const Z* a, u32 which, const Z* b) {
 }
 
 // An instance a block. Roots that are the same as another one or its image are listed to be followed
-// again at `level`, and so are tracks that were given up; in the `last` round those of them that are
-// not the first of their kind have the status duplicate. keys: IMAGES for each track; list: for all.
+// again at `level`, and so are tracks that found nothing; in the `last` round those of them that are not
+// the first of their kind have the status duplicate. keys: IMAGES for each track; list: for all.
 extern "C" __global__ void __launch_bounds__(MEET_LANES)
     meet(const Z* __restrict__ points, End* results, u32 roots, u32 instances, u32 level, u32 last, Key* keys,
          Queue* queue, u32* list) {
@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(MEET_LANES)
             }
             const u32 status = results[first + k].status;
             if (last && met) results[first + k].status = DUPLICATE;
-            if (!last && (met || status == MIN_STEP || status == BUDGET)) {
+            if (!last && (met || status == MIN_STEP || status == BUDGET || status == SINGULAR)) {
                 list[atomicAdd(&queue->count[level], 1)] = first + k;
             }
         }

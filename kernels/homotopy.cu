@@ -30,7 +30,7 @@ struct End {
 };
 
 // Rounds of a call, each with a list of jobs.
-#define LEVELS 4
+#define LEVELS 2
 
 struct Queue {
     // When the call began, ns.
@@ -43,7 +43,7 @@ struct Queue {
 enum Mode { FIRST, AGAIN, ONWARD };
 
 constexpr double SMALL = 1e-8, ROUNDING = 1e-8, MOST_ROUNDING = 1e-5, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-3;
-constexpr double STEADY = 0.95, DOUBTFUL = 1e6, BESIDE = 1e-5, EPSILON = 2.220446049250313e-16;
+constexpr double STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, SHORT = 1e-6, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
 #define SLOW 4
 #define UNBOUNDED __longlong_as_double(0x7ff0000000000000ll)
 
@@ -102,9 +102,9 @@ struct Track {
     // The first correction of an attempt that failed just before, zero if none did, and the longest of
     // these attempts.
     double failed, longest;
-    // How fast it grew at the last step near the end.
-    double grew;
-    u32 known, steps, growing;
+    // Since when it grows as a path to infinity does: what was left then, or zero, and how fast it grew.
+    double since, grew;
+    u32 known, steps;
 
     __device__ double back(double h) const {
         double product = h;
@@ -399,12 +399,15 @@ struct Tile {
         if (left < 1e3 * settings.end_zone) {
             const double rate = growth(track.target);
             const bool grows = rate > GROWTH;
-            track.growing = grows && size2 > 1e8 && rate > STEADY * track.grew ? track.growing + 1 : 0;
-            track.grew = rate;
-            if (track.growing > 4) return DIVERGED;
+            if (!(grows && size2 > 1e8)) {
+                track.since = track.grew = 0;
+            } else if (track.since == 0 || left < track.since / FAR) {
+                // A path to a large root grows ever more slowly.
+                if (track.since > 0 && rate > STEADY * track.grew) return DIVERGED;
+                track.since = left;
+                track.grew = rate;
+            }
             if (left < settings.end_zone && track.step < left) return grows ? DIVERGED : SINGULAR;
-        } else {
-            track.growing = 0;
         }
         return track.steps >= settings.max_steps ? BUDGET : RUNNING;
     }
@@ -418,9 +421,9 @@ struct Tile {
             rates[h] = {0, 0};
             track.times[h] = 0;
         }
-        track.step = track.target = track.failed = track.grew = 0;
+        track.step = track.target = track.failed = track.since = track.grew = 0;
         track.rounding = ROUNDING;
-        track.known = track.steps = track.growing = 0;
+        track.known = track.steps = 0;
         Status status = RUNNING;
         while (status == RUNNING) {
             if (budget && track.steps % 16 == 0 && __any_sync(mask, now() - begin > budget)) return BUDGET;
@@ -498,9 +501,9 @@ struct Tile {
         return found;
     }
 
-    // Polishes the last point with the coefficients of the path's end; true if it is a regular root, as
-    // `is_regular` of track.rs has it.
-    __device__ bool polish(const Z* coefficients, double& residual, double& condition) {
+    // Polishes the last point, reached by a step of length `step`, with the coefficients of the path's
+    // end; true if it is a regular root, as `is_regular` of track.rs has it.
+    __device__ bool polish(const Z* coefficients, double step, double& residual, double& condition) {
         for (u32 k = lane; k < C; k += LANES) shared.slots[COEFFICIENTS + k] = coefficients[k];
         sync();
         point = points[0];
@@ -514,7 +517,7 @@ struct Tile {
             points[0] = found.point;
             residual = found.residual;
             condition = found.condition;
-            if (condition < DOUBTFUL) return true;
+            if (condition < DOUBTFUL && step > SHORT) return true;
             const double size = sqrt(largest(norm2(found.point)));
             const double floor = fmax(0.01 * (size < 1 ? size : 1), SMALL);
             point = found.point;
@@ -626,7 +629,8 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
             double residual = UNBOUNDED, condition = UNBOUNDED;
             Status status = tile.follow(track, series + (u64)instance * C * TERMS,
                                         tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
-            if (status == OK && !tile.polish(ends + (u64)instance * C, residual, condition)) {
+            if (status == OK && !tile.polish(ends + (u64)instance * C, track.times[0] - track.times[1], residual,
+                                             condition)) {
                 status = SINGULAR;
                 residual = condition = UNBOUNDED;
             }

@@ -129,7 +129,7 @@ fn a_multiple_root_is_not_ok_even_if_one_track_alone_comes_to_it() {
         let (u, v) = ("(2*x + y - 1)", "(x - 3*y + x*y)");
         let mixed = format!("[{u}^{power} - a + {v}, 3*{u}^{power} - 3*a - 2*{v}]");
         // u = 2 at the start.
-        let y = (7.0 - 33.0f64.sqrt()) / 2.0;
+        let y = 7f64.sqrt() - 2.0;
         let mut targets = vec![Complex::new(0.0, 0.0)];
         for size in [1e-40, 1e-30, 1e-26, 1e-24, 1e-22] {
             targets.extend((0..8).map(|k| Complex::from_polar(size, f64::from(k))));

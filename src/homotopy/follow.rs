@@ -60,7 +60,7 @@ fn finish<'p>(
         let points: Vec<_> = group.iter().map(|e| (job(e.id).0, e.point.as_slice())).collect();
         for (end, polished) in group.iter().zip(tracker.polish(&points)) {
             let (residual, condition, steps) = (polished.residual, polished.condition, end.steps);
-            done.push(match tracker.is_regular(job(end.id).0, &polished) {
+            done.push(match tracker.is_regular(job(end.id).0, end, &polished) {
                 true => {
                     (end.id, Outcome { status: TrackStatus::Ok, residual, condition, steps }, polished.point)
                 }

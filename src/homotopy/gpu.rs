@@ -3,7 +3,7 @@
 use super::program::Compiled;
 use super::roots::{Outcome, Roots, Solution};
 use super::schedule::{pitch, Schedule};
-use super::solver::{Bent, RETRIES};
+use super::solver::Bent;
 use super::start::StartSet;
 use super::system::System;
 use super::track::Settings;
@@ -166,9 +166,8 @@ struct Queue {
 // SAFETY: numbers only, without padding.
 unsafe impl Plain for Queue {}
 
-/// Rounds of a call, at most.
-const LEVELS: usize = 4;
-const _: () = assert!(RETRIES + 2 <= LEVELS);
+/// Rounds of a call.
+const LEVELS: usize = 2;
 
 /// `Mode` of the kernel.
 #[derive(Clone, Copy)]
@@ -350,12 +349,13 @@ impl GpuTracker {
     }
 
     /// Follows every root to every one of `targets`, which have as many parameters as the system, and
-    /// polishes it. Tracks that meet and tracks that are given up are followed again as carefully as each
-    /// further level says; what still meets has the status duplicate, but for the first of it. What is
-    /// not done when the time is over has the status budget.
+    /// polishes it. Tracks that meet and tracks that find nothing are followed again as carefully as
+    /// `again` says; what still meets has the status duplicate, but for the first of it. What is not done
+    /// when the time is over has the status budget.
     pub(super) fn straight(
         &mut self,
-        levels: &[Settings; 1 + RETRIES],
+        first: Settings,
+        again: Settings,
         targets: &[&[Z]],
         budget: Option<Duration>,
     ) -> Result<Vec<Solution>, GpuError> {
@@ -371,8 +371,7 @@ impl GpuTracker {
         self.events[0].record(&self.stream)?;
         let (start, ends) = (self.start.address(), self.room.targets.address());
         self.launch_prepare((start, 0), ends, targets.len(), true)?;
-        let mut level = 0;
-        self.launch_track(levels[0], (jobs, 0), level, Mode::First, budget)?;
+        self.launch_track(first, (jobs, 0), 0, Mode::First, budget)?;
         self.launch_meet(targets.len(), 1, false)?;
         self.events[1].record(&self.stream)?;
         self.queue.download(&mut self.host_queue, 1, &self.stream)?;
@@ -380,25 +379,21 @@ impl GpuTracker {
         if few {
             self.room.download(jobs, n, &self.stream)?;
         }
-        self.wait()?;
-        let again = self.host_queue.items()[0].count[1] > 0;
-        if again {
+        self.stream.wait()?;
+        self.note_time()?;
+        let doubtful = self.host_queue.items()[0].count[1] > 0;
+        if doubtful {
             self.events[0].record(&self.stream)?;
-            let list = self.room.list.address();
-            for settings in &levels[1..] {
-                level += 1;
-                self.launch_track(*settings, (0, list), level, Mode::Again, budget)?;
-                self.launch_meet(targets.len(), level + 1, level == RETRIES)?;
-            }
+            self.launch_track(again, (0, self.room.list.address()), 1, Mode::Again, budget)?;
+            self.launch_meet(targets.len(), 1, true)?;
             self.events[1].record(&self.stream)?;
         }
-        if again || !few {
+        if doubtful || !few {
             self.room.download(jobs, n, &self.stream)?;
-            if again {
-                self.wait()?;
-            } else {
-                self.stream.wait()?;
-            }
+            self.stream.wait()?;
+        }
+        if doubtful {
+            self.note_time()?;
         }
         let (points, ends) = self.room.downloaded(jobs, n);
         let both = (points.par_chunks(roots * n), ends.par_chunks(roots));
@@ -441,14 +436,14 @@ impl GpuTracker {
         self.launch_track(settings, (jobs.len(), list), 1, Mode::Onward, budget)?;
         self.events[1].record(&self.stream)?;
         self.room.download(jobs.len(), n, &self.stream)?;
-        self.wait()?;
+        self.stream.wait()?;
+        self.note_time()?;
         let (points, ends) = self.room.downloaded(jobs.len(), n);
         Ok(owned(n, points, ends))
     }
 
-    /// Waits, and notes the time between the events.
-    fn wait(&mut self) -> Result<(), GpuError> {
-        self.stream.wait()?;
+    /// Adds the time between the events.
+    fn note_time(&mut self) -> Result<(), GpuError> {
         self.kernel_ms += self.events[1].us_since(&self.events[0])? * 1e-3;
         Ok(())
     }

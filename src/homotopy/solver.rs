@@ -13,10 +13,15 @@ use nalgebra::Complex;
 use rayon::prelude::*;
 use std::time::Instant;
 
-/// How often tracks are followed again, each time more carefully.
-pub(super) const RETRIES: usize = 2;
-/// By how much more carefully.
+/// How much more carefully tracks are followed that met or found nothing.
 const TIGHTER: f64 = 20.0;
+/// Most tracks take a tenth of the most steps: those that take more than these parts of them are
+/// followed in another way instead, and at last with more of them.
+const AT_FIRST: u32 = 4;
+/// See `AT_FIRST`.
+const AT_LAST: u32 = 2;
+/// Ways around the straight one: how far aside they are in the middle, relative to its length.
+const SIDES: [f64; 2] = [0.6, -0.9];
 
 /// Another way may find what this track did not.
 fn is_unresolved(status: TrackStatus) -> bool {
@@ -26,6 +31,11 @@ fn is_unresolved(status: TrackStatus) -> bool {
 /// With more care this track may come to an end.
 fn is_given_up(status: TrackStatus) -> bool {
     matches!(status, TrackStatus::MinStep | TrackStatus::Budget)
+}
+
+/// The same for a track that may also have come to where it does not belong.
+fn is_doubtful(status: TrackStatus) -> bool {
+    is_given_up(status) || status == TrackStatus::Singular
 }
 
 /// Where tracks are followed.
@@ -152,7 +162,7 @@ impl Solver {
         let count = self.start.roots.len();
         #[cfg(feature = "cuda")]
         if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
-            match tracker.straight(&self.levels(), targets, left(deadline)) {
+            match tracker.straight(self.care(1.0, AT_FIRST), self.care(TIGHTER, AT_FIRST), targets, left(deadline)) {
                 Ok(solutions) => return solutions,
                 Err(why) => log::error!("the GPU failed, tracks are followed on the CPU: {why}"),
             }
@@ -162,7 +172,7 @@ impl Solver {
             _ => targets.par_iter().map(|target| self.path(&self.start.parameters, target)).collect(),
         };
         let job = |k: usize| (&paths[k / count], self.start.roots[k % count].as_slice());
-        let roots = follow(&self.compiled, self.settings, paths.len() * count, job, deadline);
+        let roots = follow(&self.compiled, self.care(1.0, AT_FIRST), paths.len() * count, job, deadline);
         let mut solutions = roots.instances(count);
         self.retry(&paths, &mut solutions, deadline);
         solutions
@@ -172,37 +182,32 @@ impl Solver {
         self.compiled.path(from, to)
     }
 
-    /// How carefully tracks are followed at first, and again.
-    fn levels(&self) -> [Settings; 1 + RETRIES] {
-        std::array::from_fn(|level| match level {
-            0 => self.settings,
-            _ => self.settings.tighter(TIGHTER.powi(level as i32)),
-        })
+    /// More careful by a factor, with a part of the steps.
+    fn care(&self, factor: f64, part: u32) -> Settings {
+        Settings { max_steps: self.settings.max_steps.div_ceil(part), ..self.settings.tighter(factor) }
     }
 
-    /// Follows again, more carefully, tracks that met and tracks that were given up.
+    /// Follows again, more carefully, tracks that met and tracks that found nothing.
     fn retry(&self, paths: &[Path], solutions: &mut [Solution], deadline: Option<Instant>) {
-        for settings in &self.levels()[1..] {
-            let doubtful = |solution: &Solution| {
-                let mut doubtful = self.meetings(&solution.roots, true);
-                let outcomes = solution.roots.outcomes().iter().enumerate();
-                doubtful.extend(outcomes.filter(|(_, o)| is_given_up(o.status)).map(|(k, _)| k));
-                doubtful
-            };
-            let doubtful: Vec<Vec<usize>> = match &*solutions {
-                [solution] => vec![doubtful(solution)],
-                all => all.par_iter().map(doubtful).collect(),
-            };
-            let again: Vec<(usize, usize)> =
-                doubtful.iter().enumerate().flat_map(|(i, list)| list.iter().map(move |k| (i, *k))).collect();
-            if again.is_empty() {
-                return;
-            }
-            let job = |k: usize| (&paths[again[k].0], self.start.roots[again[k].1].as_slice());
-            let roots = follow(&self.compiled, *settings, again.len(), job, deadline);
-            for (root, &(i, k)) in roots.iter().zip(&again) {
-                solutions[i].roots.improve(k, root);
-            }
+        let doubtful = |solution: &Solution| {
+            let mut doubtful = self.meetings(&solution.roots, true);
+            let outcomes = solution.roots.outcomes().iter().enumerate();
+            doubtful.extend(outcomes.filter(|(_, o)| is_doubtful(o.status)).map(|(k, _)| k));
+            doubtful
+        };
+        let doubtful: Vec<Vec<usize>> = match &*solutions {
+            [solution] => vec![doubtful(solution)],
+            all => all.par_iter().map(doubtful).collect(),
+        };
+        let again: Vec<(usize, usize)> =
+            doubtful.iter().enumerate().flat_map(|(i, list)| list.iter().map(move |k| (i, *k))).collect();
+        if again.is_empty() {
+            return;
+        }
+        let job = |k: usize| (&paths[again[k].0], self.start.roots[again[k].1].as_slice());
+        let roots = follow(&self.compiled, self.care(TIGHTER, AT_FIRST), again.len(), job, deadline);
+        for (root, &(i, k)) in roots.iter().zip(&again) {
+            solutions[i].roots.improve(k, root);
         }
         solutions.par_iter_mut().for_each(|solution| {
             for k in self.meetings(&solution.roots, false) {
@@ -214,37 +219,29 @@ impl Solver {
     /// Follows tracks around the straight way, first those that found nothing on it, then all of their
     /// instance; roots that were missing take the place of tracks that found none.
     fn detours(&self, targets: &[&[Complex<f64>]], solutions: &mut [Solution], deadline: Option<Instant>) {
-        for (whole, side) in [(false, 0.6), (false, -0.9), (true, 0.6), (true, -0.9)] {
+        for (whole, sides, part) in [(false, &SIDES[..], AT_FIRST), (true, &SIDES[..1], AT_LAST)] {
             let unresolved = |s: &Solution| s.roots.outcomes().iter().any(|o| is_unresolved(o.status));
-            let instances: Vec<usize> = (0..solutions.len()).filter(|&i| unresolved(&solutions[i])).collect();
-            if instances.is_empty() || deadline.is_some_and(|end| Instant::now() >= end) {
+            let mut wanting: Vec<(&[Complex<f64>], &mut Solution)> =
+                targets.iter().copied().zip(&mut *solutions).filter(|(_, s)| unresolved(s)).collect();
+            if wanting.is_empty() || deadline.is_some_and(|end| Instant::now() >= end) {
                 return;
             }
-            let by = Complex::new(0.5, side);
             let start = &self.start.parameters;
-            let bent = |i: &usize| {
-                let middle = start.iter().zip(targets[*i]).map(|(a, b)| a + (b - a) * by);
-                Bent { middle: middle.collect(), target: targets[*i] }
-            };
-            let ways: Vec<Bent> = instances.iter().map(bent).collect();
-            let tracks: Vec<Vec<usize>> = instances
-                .iter()
-                .map(|&i| {
-                    let outcomes = solutions[i].roots.outcomes().iter().enumerate();
-                    outcomes.filter(|(_, o)| whole || is_unresolved(o.status)).map(|(k, _)| k).collect()
-                })
-                .collect();
-            let jobs: Vec<(usize, usize)> =
-                tracks.iter().enumerate().flat_map(|(w, list)| list.iter().map(move |k| (w, *k))).collect();
-            let ends = self.around(&ways, &jobs, deadline);
-            let mut first = 0;
-            let mut ranges = tracks.iter().map(|list| {
-                first += list.len();
-                first - list.len()..first
-            });
-            let mut wanting = solutions.iter_mut().filter(|s| unresolved(s)).collect::<Vec<_>>();
-            let ranges: Vec<_> = ranges.by_ref().collect();
-            let fill = |(solution, range): (&mut &mut Solution, &std::ops::Range<usize>)| {
+            let (mut ways, mut jobs, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
+            for (target, solution) in &wanting {
+                let first = jobs.len();
+                for side in sides {
+                    let by = Complex::new(0.5, *side);
+                    let middle = start.iter().zip(*target).map(|(a, b)| a + (b - a) * by).collect();
+                    let outcomes = solution.roots.outcomes().iter().enumerate();
+                    let tracks = outcomes.filter(|(_, o)| whole || is_unresolved(o.status));
+                    jobs.extend(tracks.map(|(k, _)| (ways.len(), k)));
+                    ways.push(Bent { middle, target });
+                }
+                ranges.push(first..jobs.len());
+            }
+            let ends = self.around(self.care(TIGHTER, part), &ways, &jobs, deadline);
+            let fill = |((_, solution), range): (&mut (_, &mut Solution), &std::ops::Range<usize>)| {
                 self.fill(solution, range.clone().map(|k| ends.at(k)));
             };
             wanting.par_iter_mut().zip(&ranges).for_each(fill);
@@ -253,8 +250,13 @@ impl Solver {
 
     /// Follows tracks, each given by its way and its number in the start set, by the middle to the
     /// target.
-    fn around(&self, ways: &[Bent], jobs: &[(usize, usize)], deadline: Option<Instant>) -> Roots {
-        let settings = self.settings.tighter(TIGHTER);
+    fn around(
+        &self,
+        settings: Settings,
+        ways: &[Bent],
+        jobs: &[(usize, usize)],
+        deadline: Option<Instant>,
+    ) -> Roots {
         #[cfg(feature = "cuda")]
         if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
             match tracker.around(settings, ways, jobs, left(deadline)) {

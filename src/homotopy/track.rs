@@ -82,6 +82,8 @@ pub struct End {
     pub steps: u32,
     /// How far it came.
     pub t: f64,
+    /// Length of the last step that was made.
+    pub step: f64,
 }
 
 /// A root that was polished at the end of its path.
@@ -115,10 +117,9 @@ struct Lane {
     /// Where the next step goes.
     target: f64,
     steps: u32,
-    /// Steps in a row in which it grew towards the end as a path to infinity does.
-    growing: u32,
-    /// How fast it grew at the last step near the end.
-    grew: f64,
+    /// Since when it grows towards the end as a path to infinity does: what was left then, or zero, and
+    /// how fast it grew.
+    growing: (f64, f64),
     /// A correction of this size may be rounding errors.
     rounding: f64,
     /// The first correction of an attempt that failed just before, and the longest of these attempts.
@@ -194,7 +195,7 @@ impl<'a> Tracker<'a> {
         self.lanes[l].busy = false;
         let Lane { id, times, steps, .. } = self.lanes[l];
         let point = self.work.points[0].iter().map(|x| x.get(l)).collect();
-        End { id, status, point, steps, t: times[0] }
+        End { id, status, point, steps, t: times[0], step: times[0] - times[1] }
     }
 
     /// Where each track goes next, and the weights of its prediction.
@@ -290,12 +291,19 @@ impl<'a> Tracker<'a> {
         // The order goes up while the history fills; what the error will be is not known then.
         lane.step =
             if full { bounded(wanted, 0.1 * made, 2.0 * made) } else { bounded(wanted, made, 4.0 * made) };
-        let near = left < 1e3 * settings.end_zone;
-        let grows = near && growth > GROWTH.max(STEADY * lane.grew) && found.size[l] > 1e4;
-        lane.growing = if grows { lane.growing + 1 } else { 0 };
-        lane.grew = if near { growth } else { 0.0 };
-        if found.size[l] > settings.infinity || lane.growing > 4 {
+        if found.size[l] > settings.infinity {
             return Some(TrackStatus::Diverged);
+        }
+        let grows = left < 1e3 * settings.end_zone && growth > GROWTH && found.size[l] > 1e4;
+        let (since, grew) = lane.growing;
+        if !grows {
+            lane.growing = (0.0, 0.0);
+        } else if since == 0.0 || left < since / FAR {
+            // A path to a large root grows ever more slowly.
+            if since > 0.0 && growth > STEADY * grew {
+                return Some(TrackStatus::Diverged);
+            }
+            lane.growing = (left, growth);
         }
         if left < settings.end_zone && lane.step < left {
             return Some(if growth > GROWTH { TrackStatus::Diverged } else { TrackStatus::Singular });
@@ -367,15 +375,15 @@ impl<'a> Tracker<'a> {
         best.into_iter().enumerate().map(|(l, b)| b.unwrap_or_else(|| failed(l))).collect()
     }
 
-    /// The polished point is a root, known well, and no multiple one.
-    pub fn is_regular(&mut self, path: &Path, root: &Polished) -> bool {
+    /// The polished end of a path is a root, known well, and no multiple one.
+    pub fn is_regular(&mut self, path: &Path, end: &End, root: &Polished) -> bool {
         let crawled = root.slow >= SLOW && root.error > 16.0 * f64::EPSILON * root.condition;
         root.residual < RESIDUAL
             && root.error < ERROR
             && root.moved < MOVED
             && root.condition < CONDITION
             && !crawled
-            && (root.condition < DOUBTFUL || !self.is_multiple(path, &root.point))
+            && ((root.condition < DOUBTFUL && end.step > SHORT) || !self.is_multiple(path, &root.point))
     }
 
     /// Newton's method comes back to the point from a little beside it, but slowly.
@@ -403,10 +411,13 @@ const ERROR: f64 = 1e-7;
 const MOVED: f64 = 1e-3;
 /// Relative errors of the equations may grow so much in a regular root.
 const CONDITION: f64 = 1e12;
-/// Beyond this a root may be a multiple one: known to 1e-7 or better, that has a condition of 1e7.
-const DOUBTFUL: f64 = 1e6;
-/// How far beside a root Newton's method is tried, relative to its coordinates.
-const BESIDE: f64 = 1e-5;
+/// Beyond this a root may be a multiple one: known to 1e-7, that has such a condition.
+const DOUBTFUL: f64 = 1e7;
+/// A root that is reached by a shorter step may be a multiple one, whose condition can be small.
+const SHORT: f64 = 1e-6;
+/// How far beside a root Newton's method is tried, relative to its coordinates: as far as different
+/// roots are apart.
+const BESIDE: f64 = 1e-6;
 /// So many slow corrections in a row are those of a multiple root.
 const SLOW: u32 = 4;
 /// A correction of this size may be rounding errors, which do not contract.
@@ -420,8 +431,10 @@ const NEAR_END: f64 = 1e-4;
 const STILL: f64 = 1e-13;
 /// A coordinate that grows as `(1 - t)` to the power of minus this, or faster, goes to infinity.
 const GROWTH: f64 = 0.05;
-/// It does not grow more slowly than by this factor from one step to the next, or it will stop growing.
-const STEADY: f64 = 0.95;
+/// It grows no more slowly than by this factor when what is left has become smaller by the next one.
+const STEADY: f64 = 0.9;
+/// See `STEADY`.
+const FAR: f64 = 30.0;
 /// Length of the first step.
 const FIRST_STEP: f64 = 1e-3;
 

@@ -129,7 +129,6 @@ fn compare(name: &str, tiling: Tiling) {
     let counts = output.counts();
     let again = output.roots(jobs);
     let lost = (0..jobs).filter(|k| k % count >= count / 2);
-    assert_eq!(counts[2], 0, "{name}: all of them were found again");
     assert!(counts[1] as usize >= half * paths.len(), "{name}: {counts:?}, {images} images");
     for k in 0..jobs {
         let (a, b) = (ours.at(k), again.at(k));
