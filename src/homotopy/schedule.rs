@@ -9,7 +9,7 @@ use nalgebra::Complex;
 use std::collections::HashMap;
 
 /// Bits of a slot's number in a word.
-const BITS: u32 = 14;
+const BITS: u32 = 15;
 /// Slots that words can name.
 pub const MAX_SLOTS: usize = 1 << BITS;
 
@@ -323,8 +323,8 @@ pub fn pitch(n: usize) -> usize {
 }
 
 fn word(to: usize, [c, a, b]: [usize; 3], minus: [bool; 2]) -> u64 {
-    let fields = [to, c, a, b].iter().rev().fold(0u64, |word, slot| word << BITS | *slot as u64);
-    fields | u64::from(minus[0]) << 62 | u64::from(minus[1]) << 63
+    let [less_c, less_a] = minus.map(u64::from);
+    to as u64 | (c as u64 | less_c << BITS | (a as u64) << 16 | less_a << 31 | (b as u64) << 32) << 16
 }
 
 #[cfg(test)]
@@ -336,11 +336,11 @@ mod tests {
     /// Runs a program as a tile does.
     fn run(schedule: &Schedule, program: usize, slots: &mut [Complex<f64>]) {
         for round in schedule.words[program].chunks_exact(schedule.lanes) {
-            let at = |word: u64, field: u32| (word >> (BITS * field)) as usize & (MAX_SLOTS - 1);
+            let at = |word: u64, field: u32| (word >> (16 * field)) as usize & (MAX_SLOTS - 1);
             let value = |word: u64| {
                 let [c, a, b] = [1, 2, 3].map(|field| slots[at(word, field)]);
-                let c = if word >> 62 & 1 == 1 { -c } else { c };
-                c + if word >> 63 == 1 { -(a * b) } else { a * b }
+                let c = if word >> 31 & 1 == 1 { -c } else { c };
+                c + if word >> 47 & 1 == 1 { -(a * b) } else { a * b }
             };
             let results: Vec<_> = round.iter().map(|word| (at(*word, 0), value(*word))).collect();
             results.into_iter().for_each(|(to, value)| slots[to] = value);
