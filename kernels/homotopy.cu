@@ -39,6 +39,9 @@ constexpr int RATES = N, COEFFICIENTS = 2 * N;
 constexpr int MATRIX = FIRST_CONSTANT + CONSTANTS, H = MATRIX + N * PITCH;
 constexpr int ROUNDS = JACOBIAN_ROUNDS + TANGENT_ROUNDS;
 constexpr int VECTORS = 3;
+// Written out step by step: larger ones are slower so, as their code does not fit the nearest cache.
+constexpr bool SMALL_N = N <= 6;
+constexpr int ORDER = SMALL_N ? N : 1;
 // Coefficients of a lane; few are kept in registers.
 constexpr int PER_LANE = (C + LANES - 1) / LANES;
 constexpr bool HELD = PER_LANE * TERMS <= 12;
@@ -48,7 +51,8 @@ struct Shared {
     Z slots[SLOTS];
     // The pivot's row and its inverse, for steps in turn.
     Z pivot[2][N + 1];
-    Z right[VECTORS][N];
+    // Right sides, and right sides in the order of the pivots.
+    Z given[VECTORS][N], right[VECTORS][N];
 };
 
 // 1 / a to twelve digits, without a branch; not finite for what is tiny or not finite.
@@ -59,6 +63,15 @@ __device__ inline double per(double a) {
     return fused(y, fused(-a, y, 1.0), y);
 #else
     return 1.0 / a;
+#endif
+}
+
+__device__ inline float per(float a) {
+#ifdef __CUDA_ARCH__
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(a));
+    return a;
+#else
+    return 1.0f / a;
 #endif
 }
 
@@ -122,6 +135,8 @@ struct Track {
     // The length of the attempt; how far back the other points are; inverses of the distances between
     // the first and the second point, the first and the third, the second and the third.
     double made, gap1, gap2, per1, per2, per12;
+    // The length goes with this power of the error.
+    float exponent;
     // A correction of this size may be rounding errors.
     float rounding;
     // The first correction of an attempt that failed just before; the longest of these attempts.
@@ -129,13 +144,21 @@ struct Track {
     double longest;
     u32 known, steps, growing;
 
-    // What the length of a step is to be multiplied by, as `length` of track.rs.
-    __device__ double stretch(float error) const {
-        double power = 1;
-        if (known > 1) power = fused(made, per(made + gap1), power);
-        if (known > 2) power = fused(made, per(made + gap2), power);
-        return power_of_2(-0.5f * (1 + fmaxf(error, -30)) * (float)per(power));
+    // Chooses where the next attempt goes.
+    __device__ void plan() {
+        if (known == 0) return;
+        // Not a tiny step at the end.
+        target = time + 1.01 * step >= 1 ? 1 : time + step;
+        made = target - time;
+        const float length = (float)made;
+        float power = 1;
+        if (known > 1) power = fused(length, per(length + (float)gap1), power);
+        if (known > 2) power = fused(length, per(length + (float)gap2), power);
+        exponent = -0.5f * per(power);
     }
+
+    // What the length of the attempt is to be multiplied by, as `length` of track.rs.
+    __device__ float stretch(float error) const { return power_of_2(exponent * (1 + fmaxf(error, -30))); }
 
     // Takes the target for the latest point.
     __device__ void advance() {
@@ -157,29 +180,34 @@ struct Limits {
 struct Tile {
     Shared& shared;
     const u64* words;
-    // Of the lanes of this tile; number of this lane in it; first lane.
-    u32 mask, lane, first;
+    // Number of this lane in its tile; the tile's first lane.
+    u32 lane, first;
     bool is_row;
     // A row of the inverse matrix, and of which unknown; the lane that has the row of this lane's.
     Z row[N];
     u32 unknown, owner;
+    // Rows that gave the pivots, in turn.
+    u32 order[ORDER];
     // Coefficients as polynomials, this lane's: k = lane, lane + LANES, ...
     Z series[KEPT][TERMS];
     // The last points and rates, the latest first; of this lane's unknown.
     Z points[HISTORY], rates[HISTORY];
     // The corrected point and its rate.
     Z point, rate;
-    // Squares below this count as this where sizes are relative.
-    double floor;
+    // Squares below this count as this where sizes are relative; the inverse of this lane's.
+    double floor, per_square;
 
-    __device__ void sync() const { __syncwarp(mask); }
+    // Of the lanes of this tile. Waiting for a number that the compiler knows is faster.
+    __device__ u32 mask() const { return LANES == WARP ? FULL : FULL >> (WARP - LANES) << first; }
+
+    __device__ void sync() const { __syncwarp(mask()); }
 
     __device__ u32 most(u32 value) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-        return __reduce_max_sync(mask, value);
+        return __reduce_max_sync(mask(), value);
 #else
         for (u32 apart = LANES / 2; apart > 0; apart /= 2) {
-            const u32 other = __shfl_xor_sync(mask, value, apart);
+            const u32 other = __shfl_xor_sync(mask(), value, apart);
             value = other > value ? other : value;
         }
         return value;
@@ -194,7 +222,7 @@ struct Tile {
 
     __device__ void run(const u64* program, int rounds) {
         u64 word = program[lane], next = program[LANES + lane];
-#pragma unroll 2
+#pragma unroll 6
         for (int r = 0; r < rounds; r++) {
             const u32 low = (u32)word, high = (u32)(word >> 32);
             Z c = shared.slots[low >> 16 & 0x7fff], a = shared.slots[high & 0x7fff];
@@ -228,12 +256,13 @@ struct Tile {
         bool open = is_row;
         Z own = inverse(row[0]);
         u32 best = most(vote(open));
-#pragma unroll 1
+#pragma unroll(SMALL_N ? N : 1)
         for (int k = 0; k < N; k++) {
             const u32 winner = 31 - (best & 31);
             const bool is_pivot = lane == winner;
             Z* pivot = shared.pivot[k % 2];
             if (lane == k) owner = winner;
+            if (SMALL_N) order[k % ORDER] = winner;
             if (is_pivot) {
                 open = false;
                 unknown = k;
@@ -263,43 +292,50 @@ struct Tile {
         return open ? ((re > im ? re : im) & ~31u) | (31 - lane) : 0;
     }
 
-    // Replaces right sides, of which each lane has that of its equation, by solutions.
+    // Solutions for right sides that stand one behind the other from a slot on.
     template <int COUNT>
-    __device__ void solve(Z (&b)[COUNT]) {
-        if (is_row) {
+    __device__ void solve(const Z* right, Z (&x)[COUNT]) {
+        if (!SMALL_N) {
+            // In the order of the pivots.
+            if (is_row) {
 #pragma unroll
-            for (int v = 0; v < COUNT; v++) shared.right[v][unknown] = b[v];
+                for (int v = 0; v < COUNT; v++) shared.right[v][unknown] = right[v * N + lane];
+            }
+            sync();
+            right = shared.right[0];
         }
-        sync();
         // Four short chains of sums instead of one.
         Z sums[COUNT][4] = {};
 #pragma unroll
         for (int j = 0; j < N; j++) {
 #pragma unroll
             for (int v = 0; v < COUNT; v++) {
-                const Z x = shared.right[v][j];
+                const Z b = right[v * N + (SMALL_N ? order[j % ORDER] : j)];
                 Z &one = sums[v][j % 2 * 2], &other = sums[v][j % 2 * 2 + 1];
-                one = {fused(row[j].re, x.re, one.re), fused(row[j].re, x.im, one.im)};
-                other = {fused(-row[j].im, x.im, other.re), fused(row[j].im, x.re, other.im)};
+                one = {fused(row[j].re, b.re, one.re), fused(row[j].re, b.im, one.im)};
+                other = {fused(-row[j].im, b.im, other.re), fused(row[j].im, b.re, other.im)};
             }
         }
 #pragma unroll
         for (int v = 0; v < COUNT; v++) {
             const Z *sum = sums[v];
-            b[v] = {of_owner((sum[0].re + sum[1].re) + (sum[2].re + sum[3].re)),
+            x[v] = {of_owner((sum[0].re + sum[1].re) + (sum[2].re + sum[3].re)),
                     of_owner((sum[0].im + sum[1].im) + (sum[2].im + sum[3].im))};
         }
     }
 
     __device__ double of_owner(double value) const {
-        return __shfl_sync(mask, value, first + owner);
+        return __shfl_sync(mask(), value, first + owner);
     }
 
     // The largest of the lanes' numbers relative to their unknowns, squared, as `relative` of work.rs; as
     // bits.
-    __device__ u32 relative(Z value) const {
+    __device__ u32 relative(Z value) const { return most(high_bits(norm2(value) * per_square)); }
+
+    // Makes sizes relative to the point.
+    __device__ void measure() {
         const double mine = norm2(point);
-        return most(high_bits(norm2(value) * per(mine > floor ? mine : floor)));
+        per_square = per(mine > floor ? mine : floor);
     }
 
     // What `relative` asks for, from the largest coordinate squared.
@@ -361,12 +397,13 @@ struct Tile {
         }
         predict(track);
         if (is_row) shared.slots[lane] = point;
+        measure();
         sync();
         run(words, JACOBIAN_ROUNDS);
         load_row();
         invert();
-        Z one[1] = {is_row ? shared.slots[H + lane] : Z{0, 0}};
-        solve(one);
+        Z one[1];
+        solve(shared.slots + H, one);
         first2 = relative(one[0]);
         point = minus(point, one[0]);
 #pragma unroll 1
@@ -377,12 +414,8 @@ struct Tile {
             }
             sync();
             run(words + JACOBIAN_ROUNDS * LANES, TANGENT_ROUNDS);
-            Z both[2] = {};
-            if (is_row) {
-                both[0] = shared.slots[H + lane];
-                both[1] = shared.slots[H + N + lane];
-            }
-            solve(both);
+            Z both[2];
+            solve(shared.slots + H, both);
             if (i == 0) second2 = relative(both[0]);
             point = minus(point, both[0]);
             rate = minus(rate, both[1]);
@@ -500,13 +533,8 @@ struct Tile {
         track.known = track.steps = track.growing = 0;
         Status status = RUNNING;
         while (status == RUNNING) {
-            if (budget && track.steps % 16 == 0 && __any_sync(mask, now() - begin > budget)) return BUDGET;
-            if (track.known > 0) {
-                const double t = track.time;
-                // Not a tiny step at the end.
-                track.target = t + 1.01 * track.step >= 1 ? 1 : t + track.step;
-                track.made = track.target - t;
-            }
+            if (budget && track.steps % 16 == 0 && __any_sync(mask(), now() - begin > budget)) return BUDGET;
+            track.plan();
             u32 first2, second2, size2;
             attempt(track, from, first2, second2, size2);
             status = judge(track, settings, limits, first2, second2, size2);
@@ -531,21 +559,22 @@ struct Tile {
         const double size = root(largest(norm2(point)));
         const double least = fmax(0.01 * (size < 1 ? size : 1), SMALL);
         set_floor(size * size);
+        measure();
         if (is_row) shared.right[0][lane].re = fmax(root(norm2(point)), least);
         sync();
         double scale = 0;
 #pragma unroll
         for (int j = 0; j < N; j++) scale = fused(root(norm2(row[j])), shared.right[0][j].re, scale);
-        Z b[VECTORS] = {};
+        const double h = is_row ? root(norm2(shared.slots[H + lane])) : 0;
         if (is_row) {
-            b[0] = shared.slots[H + lane];
-            b[1].re = 0x5a5a5a5a5a5a5a5aull >> lane & 1 ? scale : -scale;
-            b[2].re = 0x3c69f00f9696c33cull >> lane & 1 ? scale : -scale;
+            shared.given[0][lane] = shared.slots[H + lane];
+            shared.given[1][lane] = {0x5a5a5a5a5a5a5a5aull >> lane & 1 ? scale : -scale, 0};
+            shared.given[2][lane] = {0x3c69f00f9696c33cull >> lane & 1 ? scale : -scale, 0};
         }
-        const double h = root(norm2(b[0]));
         residual = largest(h == 0 ? 0 : h / scale);
         invert();
-        solve(b);
+        Z b[VECTORS];
+        solve(shared.given[0], b);
         const u32 grown[2] = {relative(b[1]), relative(b[2])};
         condition = root_of(grown[0] > grown[1] ? grown[0] : grown[1]);
         const double correction = root_of(relative(b[0]));
@@ -604,8 +633,10 @@ struct Prepare {
             }
         }
         __syncthreads();
+        u64 next = PREPARE_WORDS[threadIdx.x];
         for (int r = 0; r < PREPARE_ROUNDS; r++) {
-            const u64 word = PREPARE_WORDS[r * PREPARE_LANES + threadIdx.x];
+            const u64 word = next;
+            if (r + 1 < PREPARE_ROUNDS) next = PREPARE_WORDS[(r + 1) * PREPARE_LANES + threadIdx.x];
             const u32 low = (u32)word, high = (u32)(word >> 32);
             const Z* c = slots + (low >> 16 & 0x7fff) * COUNT;
             const Z* a = slots + (high & 0x7fff) * COUNT;
@@ -629,12 +660,18 @@ struct Prepare {
 };
 
 // start: parameters of the start; targets: those of each instance. slots: PREPARE_SLOTS * TERMS for
-// each block. Others as below.
+// each block, if shared memory has no room. Others as below.
 extern "C" __global__ void __launch_bounds__(PREPARE_LANES)
     prepare(const Z* __restrict__ start, const Z* __restrict__ targets, u32 instances, Z* slots, Z* series,
             Z* ends, u32* next) {
+    constexpr bool FITS = PREPARE_SLOTS * TERMS * sizeof(Z) <= 40 << 10;
+    __shared__ Z own[FITS ? PREPARE_SLOTS * TERMS : 1];
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    // Tracks may get ready meanwhile.
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
     if (blockIdx.x == 0 && threadIdx.x == 0) *next = 0;
-    slots += (u64)blockIdx.x * PREPARE_SLOTS * TERMS;
+    slots = FITS ? own : slots + (u64)blockIdx.x * PREPARE_SLOTS * TERMS;
     for (u32 instance = blockIdx.x; instance < instances; instance += gridDim.x) {
         const Z* target = targets + (u64)instance * PARAMETERS;
         // The end by itself: the sum of the terms has larger errors.
@@ -659,7 +696,7 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
           u32 jobs, const Settings settings, u64 budget, u32* next, Z* points, End* results) {
     __shared__ Shared tiles[WARPS * TILES];
     __shared__ u64 words[(ROUNDS + 2) * LANES];
-    const u64 begin = budget ? Tile::now() : 0;
+#pragma unroll 8
     for (u32 i = threadIdx.x; i < ROUNDS * LANES; i += WARPS * WARP) words[i] = WORDS[i];
     const u32 number = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     Shared& shared = tiles[number];
@@ -668,8 +705,11 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
         shared.slots[i] = k >= 0 && k < CONSTANTS ? Z{NUMBERS[2 * k], NUMBERS[2 * k + 1]} : Z{0, 0};
     }
     __syncthreads();
+    // Coefficients and the number of jobs are there after this.
+    arrive();
+    const u64 begin = budget ? Tile::now() : 0;
     const u32 first = lane_id() - lane;
-    Tile tile = {shared, words, FULL >> (WARP - LANES) << first, lane, first, lane < N};
+    Tile tile = {shared, words, lane, first, lane < N};
     tile.owner = lane;
     const u32 all = gridDim.x * WARPS * TILES;
     u32 job = blockIdx.x * WARPS * TILES + number;
@@ -689,6 +729,6 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
             results[job] = {residual, condition, (u32)status, track.steps};
             job = all + atomicAdd(next, 1);
         }
-        job = __shfl_sync(tile.mask, job, first);
+        job = __shfl_sync(tile.mask(), job, first);
     }
 }

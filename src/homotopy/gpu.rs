@@ -48,7 +48,7 @@ pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usi
         .and_then(|c| Schedule::of_steps(c, lanes))
         .ok_or_else(too_large)?;
     let rounds = [schedule.rounds(0), schedule.rounds(1)];
-    let vectors = 2 * (n + 1) + 3 * n;
+    let vectors = 2 * (n + 1) + 6 * n;
     let bytes =
         (rounds[0] + rounds[1] + 2) * lanes * 8 + (schedule.slots + vectors) * 16 * warps * (WARP / lanes);
     if bytes > SHARED {
@@ -177,6 +177,8 @@ pub struct GpuTracker {
     stream: Stream,
     events: [Event; 2],
     tiling: Tiling,
+    /// Tracks get ready while coefficients are computed, if they can.
+    way: Start,
     /// Blocks that the device holds at once.
     blocks: usize,
     roots: usize,
@@ -212,6 +214,7 @@ impl GpuTracker {
             context: Arc::clone(context),
             events: [Event::timed(context)?, Event::timed(context)?],
             tiling,
+            way: if context.starts_early(track)? { Start::Early } else { Start::After },
             blocks: (resident.max(1) * context.processors()) as usize,
             roots: start.roots.len(),
             starts: DeviceBuffer::holding(&flat, &stream)?,
@@ -293,7 +296,7 @@ impl GpuTracker {
         let shape = Shape {
             grid: jobs.div_ceil(tiles).min(self.blocks) as u32,
             block: (self.tiling.warps * WARP) as u32,
-            start: Start::After,
+            start: self.way,
         };
         let (starts, roots) = (self.starts.address(), self.roots as u32);
         let (points, results) = (room.points.address(), room.results.address());
