@@ -124,25 +124,25 @@ fn single(yaml: &str, root: &[f64], targets: &[Complex<f64>]) -> Vec<TrackStatus
 #[test]
 fn a_multiple_root_is_not_ok_even_if_one_track_alone_comes_to_it() {
     for power in [2, 3, 4] {
-        // Apart, and with both equations mixed; the track comes to u = 1, which is there `power` times.
+        // Apart, and with both equations mixed; the track comes to u = 0, which is there `power` times.
         let apart = format!("[(x - 1)^{power} - a, y - x]");
         let (u, v) = ("(2*x + y - 1)", "(x - 3*y + x*y)");
         let mixed = format!("[{u}^{power} - a + {v}, 3*{u}^{power} - 3*a - 2*{v}]");
-        // u = 2 at the start.
-        let y = 7f64.sqrt() - 2.0;
+        // u = 1 and v = 0 at the start.
+        let y = (33f64.sqrt() - 5.0) / 2.0;
         let mut targets = vec![Complex::new(0.0, 0.0)];
         for size in [1e-40, 1e-30, 1e-26, 1e-24, 1e-22] {
             targets.extend((0..8).map(|k| Complex::from_polar(size, f64::from(k))));
         }
         let close = |a: &Complex<f64>| a.norm().powf(1.0 / f64::from(power)) < 1e-8;
         let targets: Vec<_> = targets.into_iter().filter(close).collect();
-        for (form, root) in [(&apart, [2.0, 2.0]), (&mixed, [(3.0 - y) / 2.0, y])] {
+        for (form, root) in [(&apart, [2.0, 2.0]), (&mixed, [(2.0 - y) / 2.0, y])] {
             let statuses =
                 single(&format!("unknowns: [x, y]\nparameters: [a]\nequations: {form}\n"), &root, &targets);
             assert!(statuses.iter().all(|s| *s != TrackStatus::Ok), "{form}: {statuses:?}");
-            // These roots are closer than those that were mixed up above are to each other, but regular.
+            // Close to each other, but regular.
             let apart: Vec<_> =
-                (0..8).map(|k| Complex::from_polar(1e-4f64.powi(power), f64::from(k))).collect();
+                (0..8).map(|k| Complex::from_polar(1e-2f64.powi(power), f64::from(k))).collect();
             let statuses =
                 single(&format!("unknowns: [x, y]\nparameters: [a]\nequations: {form}\n"), &root, &apart);
             assert!(statuses.iter().all(|s| *s == TrackStatus::Ok), "{form}: {statuses:?}");

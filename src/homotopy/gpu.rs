@@ -58,7 +58,7 @@ pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usi
     let rounds = [schedule.rounds(0), schedule.rounds(1)];
     let vectors = 2 * (n + 1) + 6 * n;
     let bytes =
-        (rounds[0] + rounds[1] + 1) * lanes * 8 + (schedule.slots + vectors) * 16 * warps * (WARP / lanes);
+        (rounds[0] + rounds[1] + 2) * lanes * 8 + (schedule.slots + vectors) * 16 * warps * (WARP / lanes);
     if bytes > SHARED {
         return Err(too_large());
     }
@@ -117,6 +117,7 @@ struct DeviceSettings {
     min_step: f64,
     infinity: f64,
     end_zone: f64,
+    brief: f64,
     max_steps: u64,
 }
 
@@ -128,6 +129,7 @@ impl From<Settings> for DeviceSettings {
             min_step: settings.min_step,
             infinity: settings.infinity,
             end_zone: settings.end_zone,
+            brief: settings.brief,
             max_steps: u64::from(settings.max_steps),
         }
     }
@@ -267,6 +269,8 @@ pub struct GpuTracker {
     stream: Stream,
     events: [Event; 2],
     tiling: Tiling,
+    /// Tracks get ready while coefficients are computed, if they can.
+    way: Start,
     /// Blocks that the device holds at once.
     blocks: usize,
     sizes: Sizes,
@@ -315,6 +319,7 @@ impl GpuTracker {
             context: Arc::clone(context),
             events: [Event::timed(context)?, Event::timed(context)?],
             tiling,
+            way: if context.starts_early(track)? { Start::Early } else { Start::After },
             blocks: (resident.max(1) * context.processors()) as usize,
             sizes,
             starts: DeviceBuffer::holding(&flat, &stream)?,
@@ -495,8 +500,9 @@ impl GpuTracker {
         let budget = budget.map_or(0, |time| time.as_nanos().clamp(1, u128::from(u64::MAX)) as u64);
         let tiles = self.tiling.warps * WARP / self.tiling.lanes;
         let most = if jobs == 0 { self.blocks } else { jobs.div_ceil(tiles).min(self.blocks) };
-        let shape =
-            Shape { grid: most as u32, block: (self.tiling.warps * WARP) as u32, start: Start::After };
+        // What is followed again was listed by the kernel just before.
+        let start = if let Mode::Again = mode { Start::After } else { self.way };
+        let shape = Shape { grid: most as u32, block: (self.tiling.warps * WARP) as u32, start };
         let (jobs, roots, level, mode) = (jobs as u32, self.sizes.roots as u32, level as u32, mode as u32);
         let [series, ends, starts, queue] =
             [series.address(), ends.address(), self.starts.address(), self.queue.address()];

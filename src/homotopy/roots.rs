@@ -106,9 +106,10 @@ impl Roots {
         );
     }
 
-    /// Replaces number `k` unless that found a root and `by` did not; the steps of both count.
+    /// Replaces number `k` unless that found a root which `by` did not and which is no multiple one; the
+    /// steps of both count.
     pub(super) fn improve(&mut self, k: usize, by: Root) {
-        if by.ok() || !self.at(k).ok() {
+        if matches!(by.status, TrackStatus::Ok | TrackStatus::Singular) || !self.at(k).ok() {
             self.replace(k, by);
         } else {
             let steps = &mut self.outcomes[k].steps;

@@ -162,7 +162,12 @@ impl Solver {
         let count = self.start.roots.len();
         #[cfg(feature = "cuda")]
         if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
-            match tracker.straight(self.care(1.0, AT_FIRST), self.care(TIGHTER, AT_FIRST), targets, left(deadline)) {
+            match tracker.straight(
+                self.care(1.0, AT_FIRST),
+                self.care(TIGHTER, AT_FIRST),
+                targets,
+                left(deadline),
+            ) {
                 Ok(solutions) => return solutions,
                 Err(why) => log::error!("the GPU failed, tracks are followed on the CPU: {why}"),
             }
@@ -184,7 +189,8 @@ impl Solver {
 
     /// More careful by a factor, with a part of the steps.
     fn care(&self, factor: f64, part: u32) -> Settings {
-        Settings { max_steps: self.settings.max_steps.div_ceil(part), ..self.settings.tighter(factor) }
+        let careful = if factor > 1.0 { self.settings.tighter(factor) } else { self.settings };
+        Settings { max_steps: self.settings.max_steps.div_ceil(part), ..careful }
     }
 
     /// Follows again, more carefully, tracks that met and tracks that found nothing.

@@ -1,7 +1,7 @@
 //! Follows roots along a path of parameters, from `t = 0` to `t = 1`.
 //!
 //! A step predicts by the polynomial through the last three points and their rates of change
-//! (degree 5, error of order 6), corrects twice with one factorisation of the Jacobian, and is
+//! (degree 5, error of order 6), corrects three times with one factorisation of the Jacobian, and is
 //! accepted if the prediction was good to `tolerance` and the second correction is much smaller
 //! than the first. The size of the first correction is the error of the prediction; it decides the
 //! length of the next step. Tracks do not influence each other: what comes out of one is the same
@@ -30,29 +30,33 @@ pub struct Settings {
     pub infinity: f64,
     /// Closer to the end than this, a track that cannot step there ends in a singular root.
     pub end_zone: f64,
+    /// A root that is reached by a shorter step may be a multiple one.
+    pub brief: f64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            tolerance: 1e-3,
-            contraction: 0.02,
+            tolerance: 2e-2,
+            contraction: 0.05,
             max_steps: 2000,
             min_step: 1e-14,
             infinity: 1e30,
             end_zone: 1e-12,
+            brief: 1e-6,
         }
     }
 }
 
 impl Settings {
-    /// More careful by a factor.
+    /// More careful by a factor; every root is taken for one that may be multiple.
     pub fn tighter(&self, factor: f64) -> Self {
         let settings = *self;
         Self {
             tolerance: settings.tolerance / factor,
             contraction: settings.contraction / factor.sqrt(),
             max_steps: settings.max_steps * 2,
+            brief: 2.0,
             ..settings
         }
     }
@@ -234,7 +238,7 @@ impl<'a> Tracker<'a> {
     fn is_good(&self, l: usize, found: &Found) -> bool {
         let (first, second) = (found.first[l], found.second[l]);
         let contracts = second <= self.settings.contraction * first || second <= self.lanes[l].rounding;
-        let limit = if self.lanes[l].known == 0 { 1e-3 } else { 4.0 * self.settings.tolerance };
+        let limit = if self.lanes[l].known == 0 { 1e-3 } else { 8.0 * self.settings.tolerance };
         first <= limit && contracts && found.size[l] < f64::INFINITY
     }
 
@@ -383,7 +387,8 @@ impl<'a> Tracker<'a> {
             && root.moved < MOVED
             && root.condition < CONDITION
             && !crawled
-            && ((root.condition < DOUBTFUL && end.step > SHORT) || !self.is_multiple(path, &root.point))
+            && ((root.condition < DOUBTFUL && end.step > self.settings.brief)
+                || !self.is_multiple(path, &root.point))
     }
 
     /// Newton's method comes back to the point from a little beside it, but slowly.
@@ -413,8 +418,6 @@ const MOVED: f64 = 1e-3;
 const CONDITION: f64 = 1e12;
 /// Beyond this a root may be a multiple one: known to 1e-7, that has such a condition.
 const DOUBTFUL: f64 = 1e7;
-/// A root that is reached by a shorter step may be a multiple one, whose condition can be small.
-const SHORT: f64 = 1e-6;
 /// How far beside a root Newton's method is tried, relative to its coordinates: as far as different
 /// roots are apart.
 const BESIDE: f64 = 1e-6;
@@ -436,7 +439,7 @@ const STEADY: f64 = 0.9;
 /// See `STEADY`.
 const FAR: f64 = 30.0;
 /// Length of the first step.
-const FIRST_STEP: f64 = 1e-3;
+const FIRST_STEP: f64 = 1e-2;
 
 /// Within bounds; what is not a number is the lower one.
 fn bounded(value: f64, low: f64, high: f64) -> f64 {
@@ -448,17 +451,13 @@ fn bounded(value: f64, low: f64, high: f64) -> f64 {
 }
 
 impl Lane {
-    /// The length at which the error would be 0.5 if a step of length `made` had `error`.
+    /// The length at which the error would be 0.5 if a step of length `made` had `error`. The error
+    /// goes with the square of the product of the distances to all points, and that, for lengths
+    /// near this one, with a power of the length.
     fn length(&self, error: f64, made: f64) -> f64 {
-        let back = |h: f64| self.times[..self.known].iter().map(|t| h + self.times[0] - t).product::<f64>();
-        let order = self.known as f64;
-        // The error goes with the square of `back`.
-        let wanted = back(made) * (0.5 / error.max(1e-9)).sqrt();
-        let mut length = made;
-        for _ in 0..6 {
-            length *= libm::pow(wanted / back(length), 1.0 / order);
-        }
-        length
+        let distances = self.times[..self.known].iter().map(|t| made + self.times[0] - t);
+        let power: f64 = distances.map(|d| made / d).sum();
+        made * libm::pow(0.5 / error.max(1e-9), 0.5 / power)
     }
 }
 

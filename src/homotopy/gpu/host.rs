@@ -106,8 +106,8 @@ fn compare(name: &str, tiling: Tiling) {
     let settings = Settings::default();
     let mut input: Vec<u8> =
         [start.roots.len(), paths.len()].iter().flat_map(|v| (*v as u32).to_le_bytes()).collect();
-    let reals =
-        [settings.tolerance, settings.contraction, settings.min_step, settings.infinity, settings.end_zone];
+    let Settings { tolerance, contraction, min_step, infinity, end_zone, brief, .. } = settings;
+    let reals = [tolerance, contraction, min_step, infinity, end_zone, brief];
     input.extend(reals.iter().flat_map(|v| v.to_le_bytes()));
     input.extend(u64::from(settings.max_steps).to_le_bytes());
     input.extend(bytes_of(&start.parameters));
