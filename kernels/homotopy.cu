@@ -125,6 +125,8 @@ __device__ inline double bounded(double value, double low, double high) {
 // what is no number comes last.
 __device__ inline u32 high_bits(double a) { return (u32)__double2hiint(a) & 0x7fffffffu; }
 constexpr u32 INFINITE = 0x7ff00000;
+// The square of EXACT of work.rs.
+constexpr u32 EXACT2 = 0x3da3ca8c;
 
 // The binary logarithm of such a number; a thousand and more if it is not finite.
 __device__ inline float log_of(u32 bits) {
@@ -424,9 +426,12 @@ struct Tile {
             run(words + JACOBIAN_ROUNDS * LANES, TANGENT_ROUNDS);
             Z both[2];
             solve(shared.slots + H, both);
-            if (i == 0) second2 = relative(both[0]);
             point = minus(point, both[0]);
             rate = minus(rate, both[1]);
+            if (i == 0) {
+                second2 = relative(both[0]);
+                if (second2 < EXACT2) break;
+            }
         }
         size2 = most(high_bits(norm2(point)));
     }
