@@ -120,9 +120,13 @@ __device__ inline float power_of_2(float a) {
 }
 
 __device__ inline double norm2(Z a) { return fused(a.re, a.re, a.im * a.im); }
-__device__ inline Z inverse(Z a) {
+// The conjugate of 1 / a, and the product with a conjugate: changing a sign would take as long as a sum.
+__device__ inline Z conjugate_inverse(Z a) {
     const double scale = per(norm2(a));
-    return {a.re * scale, -a.im * scale};
+    return {a.re * scale, a.im * scale};
+}
+__device__ inline Z conjugate_product(Z a, Z b) {
+    return {fused(a.re, b.re, a.im * b.im), fused(a.im, b.re, -(a.re * b.im))};
 }
 __device__ inline Z minus(Z a, Z b) { return {a.re - b.re, a.im - b.im}; }
 __device__ inline Z plus_scaled(Z a, Z b, double by) { return {fused(b.re, by, a.re), fused(b.im, by, a.im)}; }
@@ -136,6 +140,8 @@ __device__ inline double bounded(double value, double low, double high) {
 // what is no number comes last.
 __device__ inline u32 high_bits(double a) { return (u32)__double2hiint(a) & 0x7fffffffu; }
 constexpr u32 INFINITE = 0x7ff00000;
+// The square of EXACT of work.rs.
+constexpr u32 EXACT2 = 0x3da3ca8c;
 
 // The binary logarithm of such a number; a thousand and more if it is not finite.
 __device__ inline float log_of(u32 bits) {
@@ -271,7 +277,7 @@ struct Tile {
     // column is there.
     __device__ void invert() {
         bool open = is_row;
-        Z own = inverse(row[0]);
+        Z own = conjugate_inverse(row[0]);
         u32 best = most(vote(open));
 #pragma unroll(SMALL_N ? N : 1)
         for (int k = 0; k < N; k++) {
@@ -285,20 +291,24 @@ struct Tile {
                 unknown = k;
                 pivot[N] = own;
 #pragma unroll
-                for (int j = 1; j < N; j++) {
-                    pivot[j] = row[j];
-                    row[j] = {0, 0};
-                }
+                for (int j = 1; j < N; j++) pivot[j] = row[j];
             }
             sync();
             const Z by = pivot[N];
-            Z factor = product(row[0], by);
-            if (is_pivot) factor = {-by.re, -by.im};
-            if (N > 1) row[0] = less_product(row[1], factor, pivot[1]);
-            own = inverse(row[0]);
-            best = most(vote(open));
+            Z factor = conjugate_product(row[0], by);
+            if (is_pivot) factor = {-by.re, by.im};
+            // All of it before lanes vote, so that they need not wait for the vote to go on.
+            Z above[N];
 #pragma unroll
-            for (int j = 2; j < N; j++) row[j - 1] = less_product(row[j], factor, pivot[j]);
+            for (int j = 1; j < N; j++) above[j] = pivot[j];
+#pragma unroll
+            for (int j = 1; j < N; j++) {
+                row[j - 1] = less_product(is_pivot ? Z{0, 0} : row[j], factor, above[j]);
+                if (j == 1) {
+                    own = conjugate_inverse(row[0]);
+                    best = most(vote(open));
+                }
+            }
             row[N - 1] = {-factor.re, -factor.im};
         }
     }
@@ -433,9 +443,12 @@ struct Tile {
             run(words + JACOBIAN_ROUNDS * LANES, TANGENT_ROUNDS);
             Z both[2];
             solve(shared.slots + H, both);
-            if (i == 0) second2 = relative(both[0]);
             point = minus(point, both[0]);
             rate = minus(rate, both[1]);
+            if (i == 0) {
+                second2 = relative(both[0]);
+                if (second2 < EXACT2) break;
+            }
         }
         size2 = most(high_bits(norm2(point)));
     }

@@ -38,8 +38,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             tolerance: 2e-2,
-            contraction: 0.05,
-            max_steps: 2000,
+            contraction: 0.04,
+            max_steps: 1000,
             min_step: 1e-14,
             infinity: 1e30,
             end_zone: 1e-12,

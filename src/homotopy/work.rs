@@ -12,6 +12,8 @@ pub const HISTORY: usize = 3;
 /// Corrections after the first one, with the same factors. One is enough to judge the step; the
 /// predictor multiplies the errors that are left, so that another makes longer steps.
 const CORRECTIONS: usize = 2;
+/// A correction so small needs no other.
+const EXACT: f64 = 3e-6;
 
 /// Buffers of a thread.
 pub(super) struct Work {
@@ -233,9 +235,17 @@ pub(super) fn attempt(work: &mut Work, compiled: &Compiled, step: &Step) -> Foun
         if i == 0 {
             second = relative(&work.correction, &work.point, size);
         }
-        for i in 0..n {
-            work.point[i] = work.point[i] - work.correction[i];
-            work.rate[i] = work.rate[i] - work.rate_error[i];
+        let is_wanted: [bool; WIDTH] = std::array::from_fn(|l| i == 0 || second[l] >= EXACT);
+        for (to, by) in [(&mut work.point, &work.correction), (&mut work.rate, &work.rate_error)] {
+            for (x, change) in to.iter_mut().zip(by) {
+                for l in (0..WIDTH).filter(|l| is_wanted[*l]) {
+                    x.re[l] -= change.re[l];
+                    x.im[l] -= change.im[l];
+                }
+            }
+        }
+        if second.iter().all(|size| *size < EXACT) {
+            break;
         }
     }
     Found { first, second, size: largest(&work.point).map(f64::sqrt) }
