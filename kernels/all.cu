@@ -1,10 +1,8 @@
 // Every kernel of the registration: one module.
+#include "frame.cu"
 #include "fog.cu"
 #include "sog.cu"
 #include "bound.cu"
 #include "cliques.cu"
 #include "hypotheses.cu"
-#include "choose.cu"
-#include "refine.cu"
 #include "examine.cu"
-#include "frame.cu"

@@ -53,6 +53,8 @@ struct Clique {
     u64 best[1 + CLIQUE_WARPS][MAX_PER_PIVOT];
     // Of each warp: better pivots, bits of u before the words, bits of the words, candidates.
     u32 better[CLIQUE_WARPS], skipped[CLIQUE_WARPS], bits[CLIQUE_WARPS], found[CLIQUE_WARPS];
+    // While a tie is looked for: its row, which of those in the row, and the edge.
+    u32 sums[CLIQUE_WARPS], row, nth, tie;
 };
 
 __device__ inline u32 sum_of_warps(const u32 (&sums)[CLIQUE_WARPS]) {
@@ -81,10 +83,64 @@ __device__ inline void count_candidates(const Work& m, u32 u, u32 v, u32 count, 
     }
 }
 
+// The edges at the threshold were not written: number `nth` of them, in the order of (u, v). A whole
+// block.
+__device__ inline u32 find_tie(const Work& m, const Totals& totals, u32 nth, Clique& c) {
+    const u32 padded = m.padded, words = m.words, threshold = totals.threshold, listed = totals.listed;
+    const bool whole = listed <= m.room;
+    // The stretch of rows of a thread, then the row.
+    const u32 each = (padded + CLIQUE_THREADS * 4 - 1) / (CLIQUE_THREADS * 4) * 4, start = threadIdx.x * each;
+    u32 sum = 0, all;
+    for (u32 i = start; i < start + each && i < padded; i += 4) {
+        const uint4 four = *reinterpret_cast<const uint4*>(m.at + i);
+        sum += (four.x & 0xffffu) + (four.y & 0xffffu) + (four.z & 0xffffu) + (four.w & 0xffffu);
+    }
+    const u32 before = block_prefix(sum, c.sums, all) - sum;
+    if (nth >= before && nth - before < sum) {
+        u32 row = start, rest = nth - before;
+        for (u32 here; rest >= (here = m.at[row] & 0xffffu); ++row) rest -= here;
+        c.row = row;
+        c.nth = rest;
+    }
+    __syncthreads();
+    const u32 row = c.row;
+    nth = c.nth;
+    const u64* row_u = m.rows + (u64)row * words;
+    u32 taken = 0;
+    for (u32 first = whole ? m.starts[row] : row / CLIQUE_THREADS * CLIQUE_THREADS; taken <= nth; first += CLIQUE_THREADS) {
+        const u32 place = first + threadIdx.x;
+        u32 v = place;
+        bool tie;
+        if (whole) {
+            const u32 edge = place < listed ? m.edges[place] : 0;
+            v = edge & 0xffffu;
+            tie = place < listed && edge >> 16 == row && m.offered[place] == threshold;
+        } else {
+            // A warp counts for the edges of 32 columns.
+            const u32 column = first + WARP * warp_id(), k = column / 64;
+            u32 rest = k < words ? (u32)((row_u[k] & bits_above(row, k)) >> (column % 64)) : 0, ties = 0;
+            for (; rest != 0; rest &= rest - 1) {
+                const u32 bit = __ffs(rest) - 1;
+                const u64* row_v = m.rows + (u64)(column + bit) * words;
+                u32 score = 0;
+                for (u32 w = lane_id(); w < words; w += WARP) score += __popcll(row_u[w] & row_v[w]);
+                ties |= (warp_sum(score) == threshold ? 1u : 0u) << bit;
+            }
+            tie = ties >> lane_id() & 1;
+        }
+        const u32 upto = taken + block_prefix(tie, c.sums, all);
+        if (tie && upto == nth + 1) c.tie = row << 16 | v;
+        taken += all;
+    }
+    __syncthreads();
+    return c.tie;
+}
+
 // Searches the triples of edge p of the keys and, behind them, the ties; if it is one of the pivots.
 __device__ inline void search(const Work& m, Totals& totals, u32 p, Clique& c) {
     const u32 placed = totals.placed, tied = totals.tied, pivots = totals.pivots;
-    const u32 edge = p < placed ? 0 : m.ties[p - placed];
+    u32 edge = 0;
+    if (p >= placed) edge = tied > 0 ? m.ties[p - placed] : find_tie(m, totals, p - placed, c);
     const u64 pivot = p < placed ? m.keys[p] : pivot_key(edge >> 16, edge & 0xffffu, totals.threshold);
     const u32 lane = lane_id(), warp = warp_id(), words = m.words, per_pivot = m.per_pivot;
     const u32 u = pivot_u(pivot), v = pivot_v(pivot);
@@ -101,8 +157,8 @@ __device__ inline void search(const Work& m, Totals& totals, u32 p, Clique& c) {
 #pragma unroll 8
         for (u32 i = threadIdx.x; i < placed; i += CLIQUE_THREADS) better += m.keys[i] > pivot;
     } else {
-        // All keys are; of the ties those before it.
-        if (threadIdx.x == 0) better = placed;
+        // All keys are; of the ties those before it, which are in order where they are found.
+        if (threadIdx.x == 0) better = tied > 0 ? placed : p;
 #pragma unroll 8
         for (u32 i = threadIdx.x; i < tied; i += CLIQUE_THREADS) better += m.ties[i] < edge;
     }
@@ -210,9 +266,9 @@ extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS, 6) cliques(const Me
     const Work m(memory, round);
     begin(m, round, CLIQUES);
     __shared__ Clique shared;
-    Totals& totals = m.totals[round];
+    Totals& totals = m.findings->totals[round];
     const u32 wanted = m.pivots_wanted, per_pivot = m.per_pivot;
-    const u32 found = totals.placed + totals.tied;
+    const u32 found = totals.placed + totals.tied + totals.ties;
     for (u32 p = blockIdx.x; p < wanted || p < found; p += gridDim.x) {
         if (p < found) {
             search(m, totals, p, shared);

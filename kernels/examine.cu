@@ -7,6 +7,8 @@
 #define LINES 6
 // Samples of a block of the chance count at a time.
 #define SAMPLES 4
+// Numbers that are added up at most.
+#define FEW_SUMS (SUMS / 2)
 
 // Jobs of the blocks; candidates follow from RIVALS on, and behind them all blocks count.
 enum Job { MIRROR, LINE, INFORMATION, UNWEIGHTED, RIVALS, COUNTS = RIVALS + MAX_CANDIDATES };
@@ -46,9 +48,9 @@ template <typename Weight>
 __device__ void scatter(
     Workbench& bench, const float* points, u64 stride, u32 count, const double* about, Scatter& out,
     Weight weight) {
-    double sum[AT_A_TIME], p[3];
+    double sum[FEW_SUMS], p[3];
 #pragma unroll
-    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
+    for (int k = 0; k < FEW_SUMS; ++k) sum[k] = 0.0;
     for (u32 i = threadIdx.x; i < count; i += LANES) {
         source_of(points, stride, i, p);
         const double w = weight(p);
@@ -123,14 +125,14 @@ __device__ void mirror_job(const Work& m, Workbench& bench, Chosen& chosen, Scat
     if (!of.fine) return;
     const u32 reached = gather_near(m, bench, chosen, near, true);
     if (!refine(m, bench, near, reached, COARSE, FEW_ITERATIONS, HOPELESS * findings.weight)) return;
-    double pose[12], mirror[12], sum[AT_A_TIME], p[3];
+    double pose[12], mirror[12], sum[FEW_SUMS], p[3];
 #pragma unroll
     for (int k = 0; k < 12; ++k) {
         pose[k] = findings.best.pose[k];
         mirror[k] = bench.pose[k];
     }
 #pragma unroll
-    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
+    for (int k = 0; k < FEW_SUMS; ++k) sum[k] = 0.0;
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
     u32 inliers = 0;
 #pragma unroll 4
@@ -191,11 +193,11 @@ __device__ void information_job(const Work& m, Workbench& bench) {
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
-    double pose[12], sum[AT_A_TIME], radius2 = 0.0;
+    double pose[12], sum[FEW_SUMS], radius2 = 0.0;
 #pragma unroll
     for (int k = 0; k < 12; ++k) pose[k] = findings.best.pose[k];
 #pragma unroll
-    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
+    for (int k = 0; k < FEW_SUMS; ++k) sum[k] = 0.0;
 #pragma unroll 4
     for (u32 i = threadIdx.x; i < m.n; i += LANES) {
         double s[3], p[3];
@@ -242,7 +244,7 @@ __device__ void unweighted_job(const Work& m, Workbench& bench, Chosen& chosen, 
     }
     write_scored(rival.other, bench, valid, make_uint2(0, 0));
     __syncthreads();
-    if (valid) compare(m, rival, 0, 1);
+    if (valid) compare(m, rival);
 }
 
 // Which inlier first lies in each cell; adds the number of cells. Every block takes its rows.
@@ -317,14 +319,11 @@ __device__ void count_chance(const Work& m, u32 block, u32 blocks) {
     }
 }
 
-// A job a block; the blocks behind the jobs count.
-extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory memory, const u32) {
-    const Work m(memory, 0);
+// The job of a block; the blocks behind the jobs count.
+__device__ void examine_best(const Work& m, u32 job) {
     __shared__ Workbench bench;
     __shared__ Chosen chosen;
     __shared__ Scatter of;
-    if (!m.findings->best.valid) return;
-    const u32 job = blockIdx.x;
     if (job == MIRROR) {
         mirror_job(m, bench, chosen, of, near_of(m, MAX_CANDIDATES));
     } else if (job == LINE) {
@@ -335,9 +334,15 @@ extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory memory,
         unweighted_job(m, bench, chosen, near_of(m, MAX_CANDIDATES + 2));
     } else if (job < COUNTS) {
         Rival& rival = m.findings->rivals[job - RIVALS];
-        if (rival.other.valid) compare(m, rival, 0, 1);
+        if (rival.other.valid) compare(m, rival);
     } else {
         count_cells(m, job - COUNTS, gridDim.x - COUNTS);
         count_chance(m, job - COUNTS, gridDim.x - COUNTS);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory memory, const u32) {
+    const Work m(memory, 0);
+    if (m.findings->best.valid) examine_best(m, blockIdx.x);
+    finish(m, EXAMINE);
 }

@@ -164,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(PRUNE_THREADS) prune(const Memory m
     // Edges of the rows of the block, then where they go.
     __shared__ u32 places[PRUNE_WARPS];
     __shared__ u32 all_ends;
-    Totals& totals = m.totals[round];
+    Totals& totals = m.findings->totals[round];
     const u32 lane = lane_id(), warp = warp_id(), padded = m.padded, words = m.words;
     // Rows with more neighbours are listed: the end of an edge that scores has another one. The bounded
     // search lists for itself.

@@ -2,7 +2,8 @@
 // src/registration/refine.rs, operation by operation.
 #ifndef FLASHREG_REFINE_CU
 #define FLASHREG_REFINE_CU
-#include "sums.cuh"
+#include "choose.cu"
+#include "frame.cu"
 
 #define CUT2 9.0
 #define ITERATIONS 30
@@ -321,6 +322,8 @@ __device__ bool refine(
     if (threadIdx.x < 3) bench.about[threadIdx.x] = 0.0;
     if (threadIdx.x == 0) bench.was_newton = 0;
     __syncthreads();
+    // Warps that have correspondences.
+    const u32 active = min(max((count + WARP - 1) / WARP, 1), LANE_WARPS);
     for (u32 iteration = 0; iteration < most; ++iteration) {
         double pose[12], about[3], sum[SUMS];
 #pragma unroll
@@ -377,8 +380,13 @@ __device__ bool refine(
             sum[27] += cy * tz;
             sum[COST] += (r2 * g - 0.01 * r2) * weight;
         }
-        block_totals(sum, bench.warps, bench.totals);
-        if (threadIdx.x < WARP) step_once(frame, bench, iteration, step, least);
+        if (warp_id() < active) warp_totals(sum, bench.warps);
+        __syncthreads();
+        if (threadIdx.x < WARP) {
+            bench.totals[threadIdx.x] = total_of(bench.warps, active, threadIdx.x);
+            __syncwarp();
+            step_once(frame, bench, iteration, step, least);
+        }
         __syncthreads();
         if (bench.state == 2) return false;
         if (bench.state == 1) break;
@@ -452,20 +460,9 @@ __device__ void write_scored(Scored& to, const Workbench& bench, bool valid, uin
 // Where block b gathers.
 __device__ inline float* near_of(const Work& m, u32 b) { return m.near + 8 * (u64)m.padded * b; }
 
-// True in all threads of the block that ends last; it sees what the others wrote.
-__device__ inline bool last_block(u32* done, u32 blocks) {
-    __shared__ bool last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) last = atomicAdd(done, 1) == blocks - 1;
-    __syncthreads();
-    __threadfence();
-    return last;
-}
-
-// Compares rows of `other` with the best pose, those of a block of as many, and adds to what the
-// others found, its support too; see `rival` of src/registration/examine.rs. A whole block.
-__device__ void compare(const Work& m, Rival& other, u32 block, u32 blocks) {
+// Compares `other` with the best pose, and counts its support; see `rival` of
+// src/registration/examine.rs. A whole block.
+__device__ void compare(const Work& m, Rival& other) {
     const Frame& frame = *m.frame;
     const Single a = single_of(m.findings->best.pose), b = single_of(other.other.pose);
     const u64 d = m.padded;
@@ -473,7 +470,7 @@ __device__ void compare(const Work& m, Rival& other, u32 block, u32 blocks) {
     u64 apart = 0;
     u32 either = 0, only_pose = 0, only_other = 0;
 #pragma unroll 4
-    for (u32 i = block * LANES + threadIdx.x; i < m.n; i += blocks * LANES) {
+    for (u32 i = threadIdx.x; i < m.n; i += LANES) {
         const float3 s = point_at(m.numbers, d, i), q = place(b, s);
         const float square = square_distance(q, point_at(m.numbers + 3 * d, d, i));
         const bool inlier = __ldg(m.mask + i / 64) >> (i % 64) & 1, within = square < frame.theta2;
@@ -502,31 +499,36 @@ __device__ void compare(const Work& m, Rival& other, u32 block, u32 blocks) {
     }
 }
 
-// Refines the chosen hypotheses so far that they can be ranked, a block each. After the first
-// search the block that ends last puts them in order, refines the best one to the end, and notes
-// its inliers and the rows that the rivals must do without.
+// Refines the hypotheses worth it so far that they can be ranked, a block each. After the first search
+// the block that ends last puts them in order, refines the best one to the end, and notes its inliers
+// and the rows that the rivals must do without. After the second one each is compared with the best.
 extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory memory, const u32 round) {
     const Work m(memory, round);
+    begin(m, round, REFINE);
     __shared__ Workbench bench;
     __shared__ Chosen chosen;
-    const u32* slots = m.chosen + round * (MAX_CANDIDATES + 1);
-    const u32 b = blockIdx.x;
+    const u32 b = blockIdx.x, slot = choose(m, round, b);
     Findings& findings = *m.findings;
-    Scored& own = round == 0 ? m.refined[b] : findings.rivals[MAX_CANDIDATES + 1 + b].other;
-    if (b < slots[0]) {
-        const double* start = m.poses + 12 * (u64)slots[1 + b];
+    Rival& rival = findings.rivals[MAX_CANDIDATES + 1 + b];
+    Scored& own = round == 0 ? m.refined[b] : rival.other;
+    if (slot != NO_SLOT) {
         float* near = near_of(m, b);
-        if (threadIdx.x < 12) bench.pose[threadIdx.x] = start[threadIdx.x];
+        if (threadIdx.x < 12) bench.pose[threadIdx.x] = m.poses[12 * (u64)slot + threadIdx.x];
         __syncthreads();
         const u32 count = gather_near(m, bench, chosen, near, true);
         if (threadIdx.x == 0) m.gathered[b] = count;
         const bool valid = refine(m, bench, near, count, COARSE, FEW_ITERATIONS, 0.0);
         const bool ranked = valid && round == 0;
         write_scored(own, bench, valid, ranked ? support_near(m, bench, near, count) : make_uint2(0, 0));
+        if (valid && round > 0) {
+            __syncthreads();
+            compare(m, rival);
+        }
     } else {
         write_scored(own, bench, false, make_uint2(0, 0));
     }
-    if (round > 0 || !last_block(m.done, gridDim.x)) return;
+    if (round > 0) finish(m, SECOND_SEARCH);
+    if (round > 0 || !last_block(m.done + FIRST_SEARCH, gridDim.x)) return;
 
     __shared__ u32 order[MAX_CANDIDATES];
     if (threadIdx.x < WARP) {
@@ -578,13 +580,5 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory memory
         findings.inliers = support.y;
         findings.weight = bench.totals[0];
     }
-}
-
-// Compares the candidates of the second search with the best pose, as many blocks for each.
-extern "C" __global__ void __launch_bounds__(LANES) compare_rivals(const Memory memory, const u32 round) {
-    const Work m(memory, round);
-    const u32 candidates = m.frame->candidates[round], block = blockIdx.x / candidates;
-    Rival& rival = m.findings->rivals[MAX_CANDIDATES + 1 + blockIdx.x % candidates];
-    if (rival.other.valid) compare(m, rival, block, gridDim.x / candidates);
 }
 #endif

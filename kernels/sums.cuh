@@ -5,8 +5,7 @@
 
 #define LANES 256
 #define LANE_WARPS (LANES / WARP)
-// Sums that a warp adds at a time, and the most of a block.
-#define AT_A_TIME 16
+// Most sums of a block.
 #define SUMS 32
 
 // Adds those of the lanes STEP apart; each keeps half of the NUMBERS numbers that it has.
@@ -21,30 +20,44 @@ __device__ inline void halve(double* v) {
     }
 }
 
-// Adds up to 32 numbers over the block, 16 at a time; all threads find the sums in `totals`
-// (shared).
+// Adds 16 or 32 numbers over the warp, which leaves the sums in `warps` (shared).
+template <u32 COUNT>
+__device__ inline void warp_totals(double (&v)[COUNT], double (&warps)[LANE_WARPS][SUMS]) {
+    static_assert(COUNT == SUMS || COUNT == SUMS / 2, "a lane or two for each");
+    const u32 lane = lane_id();
+    halve<16, COUNT>(v);
+    halve<8, COUNT / 2>(v);
+    halve<4, COUNT / 4>(v);
+    halve<2, COUNT / 8>(v);
+    if (COUNT == SUMS) {
+        // Lane s holds number s.
+        halve<1, 2>(v);
+        warps[warp_id()][lane] = v[0];
+    } else {
+        // Lanes 2 s and 2 s + 1 hold number s.
+        v[0] += __shfl_xor_sync(FULL, v[0], 1);
+        if (lane % 2 == 0) warps[warp_id()][lane / 2] = v[0];
+    }
+}
+
+// Number k over the first warps; the others have nothing.
+__device__ inline double total_of(const double (&warps)[LANE_WARPS][SUMS], u32 active, u32 k) {
+    double sum = warps[0][k];
+#pragma unroll
+    for (u32 w = 1; w < LANE_WARPS; ++w) {
+        const double more = warps[w][k];
+        if (w < active) sum += more;
+    }
+    return sum;
+}
+
+// Adds numbers over the block; all threads find the sums in `totals` (shared).
 template <u32 COUNT>
 __device__ inline void block_totals(double (&v)[COUNT], double (&warps)[LANE_WARPS][SUMS], double (&totals)[SUMS]) {
-    static_assert(COUNT % AT_A_TIME == 0 && COUNT <= SUMS, "sums of a block");
-    const u32 lane = lane_id();
     // The last totals may still be read, but not the parts.
-#pragma unroll
-    for (u32 first = 0; first < COUNT; first += AT_A_TIME) {
-        double* part = v + first;
-        halve<16, 16>(part);
-        halve<8, 8>(part);
-        halve<4, 4>(part);
-        halve<2, 2>(part);
-        // Lanes 2 s and 2 s + 1 hold number s.
-        part[0] += __shfl_xor_sync(FULL, part[0], 1);
-        if (lane % 2 == 0) warps[warp_id()][first + lane / 2] = part[0];
-    }
+    warp_totals(v, warps);
     __syncthreads();
-    if (threadIdx.x < COUNT) {
-        double sum = warps[0][threadIdx.x];
-        for (u32 w = 1; w < LANE_WARPS; ++w) sum += warps[w][threadIdx.x];
-        totals[threadIdx.x] = sum;
-    }
+    if (threadIdx.x < COUNT) totals[threadIdx.x] = total_of(warps, LANE_WARPS, threadIdx.x);
     __syncthreads();
 }
 

@@ -129,7 +129,6 @@ impl GpuEngine {
             words: (padded / 64) as u32,
             pivots: finish::pivots(r).map(|k| k as u32),
             per_pivot: finish::per_pivot(r) as u32,
-            candidates: CANDIDATES.map(|c| c as u32),
             has_heights: u32::from(layout.up.is_some()),
             has_ids: u32::from(layout.ids.iter().any(|ids| !ids.is_empty())),
             has_vertical: u32::from(layout.vertical.is_some()),
@@ -163,12 +162,7 @@ impl GpuEngine {
                 .map_or(Verticals::default(), |v| Verticals { up: v.up, rotation: v.rotation }),
         };
         self.memory.host.write(frame, layout);
-        if self.context.device().integrated {
-            // It takes it where it is.
-            return Ok(());
-        }
-        let (letter, len) = (&self.memory.host.letter, self.memory.host.written());
-        self.memory.device.letter.upload(letter, len, self.launcher.stream())
+        Ok(())
     }
 
     /// Queues the frame that was staged.
@@ -200,8 +194,9 @@ impl GpuEngine {
             stream.wait()?;
         }
         self.launcher.search(&self.memory.arguments, round)?;
-        let totals = self.memory.device.totals.read(2, stream)?;
-        Ok(totals.get(round as usize).copied().unwrap_or_default())
+        let findings = self.memory.device.findings.read(1, stream)?;
+        let totals = findings.first().and_then(|f| f.totals.get(round as usize));
+        Ok(totals.copied().unwrap_or_default())
     }
 
     /// For tests: words of a row, rows and degrees of the graph as it is now.
