@@ -1,5 +1,4 @@
 // Every kernel of the registration: one module.
-#include "frame.cu"
 #include "fog.cu"
 #include "sog.cu"
 #include "bound.cu"

@@ -118,7 +118,7 @@ enum End { FIRST_SEARCH, SECOND_SEARCH, EXAMINE, FRAME, ENDS };
 #define MAX_RIVALS (MAX_CANDIDATES + 1 + MAX_CANDIDATES)
 
 // Stages whose beginnings are noted.
-enum Stage { UPLOAD, FOG, SOG, PIVOTS, CLIQUES, HYPOTHESES, REFINE, END, STAGES };
+enum Stage { FOG, SOG, PIVOTS, CLIQUES, HYPOTHESES, REFINE, END, STAGES };
 
 // What a frame finds, see src/registration/findings.rs.
 struct Findings {
@@ -194,13 +194,14 @@ struct Memory {
     // Inliers of the best pose as bits.
     u64* mask;
     Findings* findings;
-    // On the host: what comes in, and where findings and mask go.
+    // On the host: what comes in, if it is not copied to `frame` beforehand, and where findings and
+    // mask go.
     const Frame* inbox;
     Findings* outbox;
     u64* outbox_mask;
 };
 
-static_assert(sizeof(Frame) == 272 && sizeof(Findings) == 1776 && sizeof(Memory) == 248, "sizes of the host");
+static_assert(sizeof(Frame) == 272 && sizeof(Findings) == 1760 && sizeof(Memory) == 248, "sizes of the host");
 
 // The beginning of every kernel. It may be here while the last blocks of the kernel before it are at
 // work: what that wrote is complete after this.

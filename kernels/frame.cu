@@ -1,20 +1,27 @@
-// The ends of a frame: what comes in, and what goes out.
+// The ends of a frame: what comes in, which the host has copied already or which is taken from it where
+// host and device share their memory, and what goes out.
 #ifndef FLASHREG_FRAME_CU
 #define FLASHREG_FRAME_CU
 #include "common.cuh"
 
-// Takes the problem in, and clears what a frame counts in.
+// Takes the problem in.
 extern "C" __global__ void __launch_bounds__(256) receive(const Memory m, const u32) {
     arrive();
-    begin(m, 0, UPLOAD);
+    begin(m, 0, FOG);
     const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
     const uint4* from = reinterpret_cast<const uint4*>(m.inbox);
     uint4* to = reinterpret_cast<uint4*>(m.frame);
     for (u32 i = thread; i < m.inbox->bytes / sizeof(uint4); i += threads) to[i] = from[i];
+}
+
+// Clears what a frame counts in. By the first kernel behind the arrival, which counts nothing.
+__device__ inline void clear_counts(const Memory& m) {
+    const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
     u32* findings = reinterpret_cast<u32*>(m.findings);
     // The stamps, which come last, are written anew.
-    for (u32 i = thread; i < (sizeof(Findings) - sizeof(m.findings->stamps)) / sizeof(u32); i += threads) findings[i] = 0;
-    for (u32 i = thread; i < 2 * m.inbox->table; i += threads) m.cells[i] = 0;
+    const u32 length = (sizeof(Findings) - sizeof(m.findings->stamps)) / sizeof(u32), places = 2 * m.frame->table;
+    for (u32 i = thread; i < length; i += threads) findings[i] = 0;
+    for (u32 i = thread; i < places; i += threads) m.cells[i] = 0;
     if (thread < ENDS) m.done[thread] = 0;
 }
 

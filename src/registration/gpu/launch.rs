@@ -194,7 +194,6 @@ impl Launcher {
     }
 
     fn queue_frame(&self, memory: &Arguments) -> Result<(), GpuError> {
-        self.receive(memory)?;
         self.graph_of(memory)?;
         self.search(memory, 0)?;
         self.approach(memory, 0)?;
@@ -220,14 +219,15 @@ impl Launcher {
         self.queue(&self.side, self.kernels.examine, after(blocks), memory, 0)
     }
 
-    /// Queues the arrival of a problem.
-    pub fn receive(&self, memory: &Arguments) -> Result<(), GpuError> {
-        self.queue(&self.main, self.kernels.receive, after(self.way.multiprocessors), memory, 0)
-    }
-
-    /// Queues the graph of the problem.
+    /// Queues the graph of the problem, and its arrival before it if it is not there yet.
     pub fn graph_of(&self, memory: &Arguments) -> Result<(), GpuError> {
-        self.launch(self.kernels.fog, self.blocks(FOG_BLOCKS), THREADS, memory, 0)
+        let k = &self.kernels;
+        if !memory.is_shared() {
+            // Behind the copy, where nothing can start early.
+            return self.queue(&self.main, k.fog, after(self.blocks(FOG_BLOCKS)), memory, 0);
+        }
+        self.queue(&self.main, k.receive, after(self.way.multiprocessors), memory, 0)?;
+        self.launch(k.fog, self.blocks(FOG_BLOCKS), THREADS, memory, 0)
     }
 
     /// Queues the search in the graph; before the second one it is made smaller.

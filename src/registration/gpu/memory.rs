@@ -124,7 +124,7 @@ pub(super) struct DeviceRival {
 }
 
 /// Stages of which the beginnings are noted, in order; the last one is the end.
-pub(super) const STAGES: usize = 8;
+pub(super) const STAGES: usize = 7;
 
 /// Ends that are counted, see `End` of the kernels.
 const ENDS: usize = 4;
@@ -154,7 +154,7 @@ pub(super) struct DeviceFindings {
 
 // The same figures stand in kernels/common.cuh.
 const _: () = assert!(std::mem::size_of::<Frame>() == 272);
-const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1776);
+const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1760);
 const _: () = assert!(std::mem::size_of::<Arguments>() == 248);
 
 // SAFETY: numbers without gaps, laid out as C does.
@@ -203,6 +203,11 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
+    /// The device takes what comes in from the host's memory itself.
+    pub fn is_shared(&self) -> bool {
+        self.inbox != 0
+    }
+
     /// The graph of the bounded search: only the edges that are kept, all with their scores.
     pub fn kept_alone(&self) -> Self {
         Self { rows: self.kept, scores: self.kept_scores, ..*self }
@@ -373,7 +378,7 @@ impl Memory {
             cells: more.bytes(2 * 4 * table)?,
             mask: more.bytes(8 * words)?,
             findings: device.findings.address(),
-            inbox: host.letter.device_address()?,
+            inbox: if context.device().integrated { host.letter.device_address()? } else { 0 },
             outbox: host.findings.device_address()?,
             outbox_mask: host.mask.device_address()?,
         };

@@ -28,14 +28,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Stages of the kernels, see `Stage` in `kernels/common.cuh`.
-const UPLOAD: usize = 0;
-const FOG: usize = 1;
-const SOG: usize = 2;
-const PIVOTS: usize = 3;
-const CLIQUES: usize = 4;
-const HYPOTHESES: usize = 5;
-const REFINE: usize = 6;
-const END: usize = 7;
+const FOG: usize = 0;
+const SOG: usize = 1;
+const PIVOTS: usize = 2;
+const CLIQUES: usize = 3;
+const HYPOTHESES: usize = 4;
+const REFINE: usize = 5;
+const END: usize = 6;
 
 /// The bits of each byte, lowest first.
 const BITS: [[bool; 8]; 256] = {
@@ -162,7 +161,11 @@ impl GpuEngine {
                 .map_or(Verticals::default(), |v| Verticals { up: v.up, rotation: v.rotation }),
         };
         self.memory.host.write(frame, layout);
-        Ok(())
+        if self.memory.arguments.is_shared() {
+            return Ok(());
+        }
+        let (letter, len) = (&self.memory.host.letter, self.memory.host.written());
+        self.memory.device.letter.upload(letter, len, self.launcher.stream())
     }
 
     /// Queues the frame that was staged.
@@ -185,7 +188,6 @@ impl GpuEngine {
         self.context.bind()?;
         let stream = self.launcher.stream();
         if round == 0 {
-            self.launcher.receive(&self.memory.arguments)?;
             self.launcher.graph_of(&self.memory.arguments)?;
         } else {
             let mut pinned = PinnedBuffer::new(&self.context, gone.len())?;
@@ -228,15 +230,15 @@ impl GpuEngine {
             .collect())
     }
 
-    /// Microseconds of the device in each stage of the last frame. What was measured beside the
-    /// search of the rivals is not in them.
+    /// Microseconds of the device in each stage of the last frame. The upload is the host's; what was
+    /// measured beside the search of the rivals counts where it ends last.
     fn times(&self) -> StageTimes {
         let [first, rivals] = &self.findings.stamps;
         let between = |from: u64, to: u64| to.saturating_sub(from) as f64 * 1e-3;
         let both =
             |from: usize, to: usize| between(first[from], first[to]) + between(rivals[from], rivals[to]);
         StageTimes {
-            upload: between(first[UPLOAD], first[FOG]),
+            upload: 0.0,
             fog: between(first[FOG], first[SOG]),
             sog: both(SOG, PIVOTS),
             pivots: both(PIVOTS, CLIQUES),
