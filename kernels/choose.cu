@@ -5,6 +5,8 @@
 #include "sums.cuh"
 
 #define NO_SLOT 0xffffffffu
+// Slots of a thread that are looked at together.
+#define SLOTS 8
 
 // Mean squared distance by which two poses lay the points of the probe apart.
 __device__ inline float apart2(const Frame& frame, const float4* a, const float4* b) {
@@ -54,30 +56,34 @@ __device__ u32 choose(const Work& m, u32 round, u32 nth) {
     const Frame& frame = *m.frame;
     const u32 count = m.pivots_wanted * m.per_pivot;
     u32 best = 0;
-    // Slots of the thread that are out for good; those beyond the bits are looked at again.
+    // Slots of the thread that are near one that was chosen; for those beyond the bits it is found again.
     u64 out_of_it = 0;
     for (u32 found = 0;; ++found) {
         Rank first = none;
         u32 usable = 0;
-#pragma unroll 4
-        for (u32 s = threadIdx.x, k = 0; s < count; s += LANES, ++k) {
-            const u64 bit = k < 64 ? 1ull << k : 0;
-            if (out_of_it & bit) continue;
-            const uint2 support = m.support[s];
-            const Rank own = {support.x, support.y, ~s};
-            usable += support.y > 0;
-            // Less than half the support of the best is not refined to beat it.
-            if (support.y == 0 || 2 * (u64)support.x < best) {
-                out_of_it |= bit;
-                continue;
+        for (u32 start = threadIdx.x, k = 0; start < count; start += SLOTS * LANES, k += SLOTS) {
+            uint2 support[SLOTS];
+#pragma unroll
+            for (u32 i = 0; i < SLOTS; ++i) {
+                const u32 s = start + i * LANES;
+                support[i] = s < count ? m.support[s] : make_uint2(0, 0);
             }
-            // From those before the last it is apart already, or was found not to be.
-            bool apart = true;
-            for (u32 c = bit != 0 && found > 0 ? found - 1 : 0; c < found; ++c) {
-                apart = apart && apart2(frame, chosen[c], m.singles + 3 * (u64)s) > frame.theta2;
+#pragma unroll
+            for (u32 i = 0; i < SLOTS; ++i) {
+                const u32 s = start + i * LANES;
+                const u64 bit = k < 64 ? 1ull << (k + i) : 0;
+                const Rank own = {support[i].x, support[i].y, ~s};
+                usable += own.inliers > 0;
+                // Less than half the support of the best is not refined to beat it.
+                if (out_of_it & bit || own.inliers == 0 || 2 * (u64)own.score < best) continue;
+                // From those before the last it is apart already, or was found not to be.
+                bool apart = true;
+                for (u32 c = bit != 0 && found > 0 ? found - 1 : 0; c < found; ++c) {
+                    apart = apart && apart2(frame, chosen[c], m.singles + 3 * (u64)s) > frame.theta2;
+                }
+                if (!apart) out_of_it |= bit;
+                if (apart && own.above(first)) first = own;
             }
-            if (!apart) out_of_it |= bit;
-            if (apart && own.above(first)) first = own;
         }
         if (nth == 0) {
             usable = warp_sum(usable);

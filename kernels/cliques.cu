@@ -16,11 +16,8 @@
 __device__ inline u64 candidate_key(u32 score, u32 w) { return (u64)score << 32 | (0xffffu - w); }
 
 __device__ inline u64 warp_max(u64 value) {
-    for (u32 step = WARP / 2; step > 0; step /= 2) {
-        const u64 other = __shfl_xor_sync(FULL, value, step);
-        value = other > value ? other : value;
-    }
-    return value;
+    const u32 high = warp_max((u32)(value >> 32));
+    return (u64)high << 32 | warp_max(value >> 32 == high ? (u32)value : 0);
 }
 
 // The best `most` of the warp's keys, which differ; lane i gets the i-th, or zero.

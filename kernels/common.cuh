@@ -252,11 +252,13 @@ __device__ inline void begin(const Memory& m, u32 round, Stage stage) {
 // True in all threads of the block of a grid that ends last; it sees what the others wrote.
 __device__ inline bool last_block(u32* done, u32 blocks) {
     __shared__ bool last;
-    __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) last = atomicAdd(done, 1) == blocks - 1;
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicAdd(done, 1) == blocks - 1;
+        __threadfence();
+    }
     __syncthreads();
-    __threadfence();
     return last;
 }
 

@@ -42,8 +42,8 @@ struct Scatter {
     u32 fine;
 };
 
-// Centroid, eigenvalues and axes of gathered points, weighted; the sums are taken about a point. A
-// whole block; `out` is shared.
+// Centroid, eigenvalues and axes of gathered points, weighted; the sums are taken about a point, and
+// the axes are looked for from those that are there. A whole block; `out` is shared.
 template <typename Weight>
 __device__ void scatter(
     Workbench& bench, const float* points, u64 stride, u32 count, const double* about, Scatter& out,
@@ -77,13 +77,15 @@ __device__ void scatter(
             s[4] / total - c[0] * c[0], s[5] / total - c[1] * c[1], s[6] / total - c[2] * c[2],
             s[7] / total - c[0] * c[1], s[8] / total - c[0] * c[2], s[9] / total - c[1] * c[2]};
         double values[3], axes[3][3];
+#pragma unroll
+        for (int k = 0; k < 9; ++k) axes[k / 3][k % 3] = out.axes[k / 3][k % 3];
         if (fine) symmetric_eigen(second, values, axes);
 #pragma unroll
         for (int k = 0; k < 3; ++k) {
             out.centre[k] = about[k] + c[k];
             out.values[k] = fine ? values[k] : 0.0;
 #pragma unroll
-            for (int j = 0; j < 3; ++j) out.axes[k][j] = fine ? axes[k][j] : 0.0;
+            for (int j = 0; j < 3; ++j) out.axes[k][j] = axes[k][j];
         }
         out.fine = fine;
     }
@@ -94,6 +96,9 @@ __device__ void scatter(
 __device__ void scatter_inliers(Workbench& bench, const float* points, u64 stride, u32 count, Scatter& out) {
     double about[3] = {0.0, 0.0, 0.0};
     if (count > 0) source_of(points, stride, 0, about);
+    if (threadIdx.x == 0) {
+        for (int k = 0; k < 9; ++k) out.axes[k / 3][k % 3] = k % 4 == 0 ? 1.0 : 0.0;
+    }
     scatter(bench, points, stride, count, about, out, [](const double*) { return 1.0; });
 }
 

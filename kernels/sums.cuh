@@ -66,9 +66,9 @@ __device__ inline void block_totals(double (&v)[COUNT], double (&warps)[LANE_WAR
 __device__ inline void rotate(
     double& dp, double& dq, double& pq, double& rp, double& rq, double* vp, double* vq) {
     if (pq * pq <= 1e-36 * fabs(dp * dq)) return;
-    const double theta = (dq - dp) / (2.0 * pq);
-    const double size = fabs(theta) + __dsqrt_rn(theta * theta + 1.0);
-    const double t = theta < 0.0 ? -1.0 / size : 1.0 / size;
+    const double d = dq - dp, twice = 2.0 * pq;
+    const double size = fabs(d) + __dsqrt_rn(d * d + twice * twice);
+    const double t = (d < 0.0 ? -twice : twice) / size;
     const double c = 1.0 / __dsqrt_rn(t * t + 1.0), s = t * c;
     dp = dp - t * pq;
     dq = dq + t * pq;
@@ -97,14 +97,20 @@ __device__ inline void exchange(double& dp, double& dq, double* vp, double* vq) 
     }
 }
 
-// Eigenvalues, largest first, and axes (rows of `v`) of the matrix xx yy zz xy xz yz.
+__device__ inline double dot3(const double* a, const double* b) { return (a[0] * b[0] + a[1] * b[1]) + a[2] * b[2]; }
+
+// Eigenvalues, largest first, and axes (rows of `v`) of the matrix xx yy zz xy xz yz. `v` comes with
+// axes to begin with; the nearer they are the less is to be done.
 __device__ inline void symmetric_eigen(const double* m, double* d, double (*v)[3]) {
-    double d0 = m[0], d1 = m[1], d2 = m[2], xy = m[3], xz = m[4], yz = m[5];
+    double mv[3][3];
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
-#pragma unroll
-        for (int k = 0; k < 3; ++k) v[i][k] = i == k ? 1.0 : 0.0;
+        mv[i][0] = (m[0] * v[i][0] + m[3] * v[i][1]) + m[4] * v[i][2];
+        mv[i][1] = (m[3] * v[i][0] + m[1] * v[i][1]) + m[5] * v[i][2];
+        mv[i][2] = (m[4] * v[i][0] + m[5] * v[i][1]) + m[2] * v[i][2];
     }
+    double d0 = dot3(v[0], mv[0]), d1 = dot3(v[1], mv[1]), d2 = dot3(v[2], mv[2]);
+    double xy = dot3(v[0], mv[1]), xz = dot3(v[0], mv[2]), yz = dot3(v[1], mv[2]);
     for (int sweep = 0; sweep < 8; ++sweep) {
         rotate(d0, d1, xy, xz, yz, v[0], v[1]);
         rotate(d0, d2, xz, xy, yz, v[0], v[2]);
