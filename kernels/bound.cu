@@ -171,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) bound(const Memory 
         cut_edges += with_votes - kept;
         cut_pool += kept > m.frame->pool_size ? kept - m.frame->pool_size : 0;
     }
-    add_low(m, totals, b.low, best);
+    add_low(m, totals, b.low, b.sums, best);
     if (threadIdx.x == 0) {
         if (cut_rows > 0) atomicAdd(&totals.cut_rows, cut_rows);
         if (cut_voters > 0) atomicAdd(&totals.cut_voters, cut_voters);

@@ -111,9 +111,9 @@ struct Rival {
     u32 reserved;
 };
 
-// Of what the last one to be done goes on: the blocks of `approach`, of which those of the first search
-// are the first; the blocks of `examine`; what the frame ends with.
-enum End { FIRST_SEARCH, SECOND_SEARCH, EXAMINE, FRAME, ENDS };
+// Counters of blocks that are done: those that refine after the first search; those that a frame ends
+// with.
+enum Counter { REFINED, FRAME, COUNTERS };
 
 #define MAX_RIVALS (MAX_CANDIDATES + 1 + MAX_CANDIDATES)
 
@@ -183,7 +183,7 @@ struct Memory {
     u32* barrier;
     // Candidates refined after a search.
     Scored* refined;
-    // Blocks that are done, by their `End`.
+    // See `Counter`.
     u32* done;
     // Correspondences near a pose, as `numbers`, and their indices, for each block that gathers
     // some; how many each candidate has.
@@ -249,17 +249,18 @@ __device__ inline void begin(const Memory& m, u32 round, Stage stage) {
     if (blockIdx.x == 0 && threadIdx.x == 0) note(m, round, stage);
 }
 
-// True in all threads of the block of a grid that ends last; it sees what the others wrote.
-__device__ inline bool last_block(u32* done, u32 blocks) {
-    __shared__ bool last;
+// Adds to a counter of blocks that are done; all threads get what it was. The block that finds all others
+// done sees what they wrote.
+__device__ inline u32 ticket(u32* done, u32 mine) {
+    __shared__ u32 before;
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence();
-        last = atomicAdd(done, 1) == blocks - 1;
+        before = atomicAdd(done, mine);
         __threadfence();
     }
     __syncthreads();
-    return last;
+    return before;
 }
 
 __device__ inline u32 lane_id() { return threadIdx.x & (WARP - 1); }

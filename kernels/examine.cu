@@ -5,6 +5,9 @@
 #define CELL 2.0
 #define ROUNDING 1e-6
 #define LINES 6
+// Sweeps for axes, from those of the coordinates on and from the last ones on.
+#define SWEEPS 8
+#define FEW_SWEEPS 1
 // Samples of a block of the chance count at a time.
 #define SAMPLES 4
 // Numbers that are added up at most.
@@ -46,7 +49,7 @@ struct Scatter {
 // the axes are looked for from those that are there. A whole block; `out` is shared.
 template <typename Weight>
 __device__ void scatter(
-    Workbench& bench, const float* points, u64 stride, u32 count, const double* about, Scatter& out,
+    Workbench& bench, const float* points, u64 stride, u32 count, const double* about, int sweeps, Scatter& out,
     Weight weight) {
     double sum[FEW_SUMS], p[3];
 #pragma unroll
@@ -79,7 +82,7 @@ __device__ void scatter(
         double values[3], axes[3][3];
 #pragma unroll
         for (int k = 0; k < 9; ++k) axes[k / 3][k % 3] = out.axes[k / 3][k % 3];
-        if (fine) symmetric_eigen(second, values, axes);
+        if (fine) symmetric_eigen(second, sweeps, values, axes);
 #pragma unroll
         for (int k = 0; k < 3; ++k) {
             out.centre[k] = about[k] + c[k];
@@ -99,7 +102,7 @@ __device__ void scatter_inliers(Workbench& bench, const float* points, u64 strid
     if (threadIdx.x == 0) {
         for (int k = 0; k < 9; ++k) out.axes[k / 3][k % 3] = k % 4 == 0 ? 1.0 : 0.0;
     }
-    scatter(bench, points, stride, count, about, out, [](const double*) { return 1.0; });
+    scatter(bench, points, stride, count, about, SWEEPS, out, [](const double*) { return 1.0; });
 }
 
 __device__ inline double beside(const double* p, const double* centre, const double* axis, double per_theta2) {
@@ -178,7 +181,7 @@ __device__ void line_job(const Work& m, Workbench& bench, Chosen& chosen, Scatte
             axis[k] = of.axes[0][k];
         }
         if (line == LINES) break;
-        scatter(bench, near, m.padded, count, centre, of, [&](const double* p) {
+        scatter(bench, near, m.padded, count, centre, FEW_SWEEPS, of, [&](const double* p) {
             const double g = 1.0 + beside(p, centre, axis, per_theta2);
             return 1.0 / (g * g);
         });
@@ -249,7 +252,7 @@ __device__ void unweighted_job(const Work& m, Workbench& bench, Chosen& chosen, 
     }
     write_scored(rival.other, bench, valid, make_uint2(0, 0));
     __syncthreads();
-    if (valid) compare(m, rival);
+    if (valid) compare(m, rival, single_of(bench.pose));
 }
 
 // Which inlier first lies in each cell; adds the number of cells. Every block takes its rows.
@@ -339,7 +342,7 @@ __device__ void examine_best(const Work& m, u32 job) {
         unweighted_job(m, bench, chosen, near_of(m, MAX_CANDIDATES + 2));
     } else if (job < COUNTS) {
         Rival& rival = m.findings->rivals[job - RIVALS];
-        if (rival.other.valid) compare(m, rival);
+        if (rival.other.valid) compare(m, rival, single_of(rival.other.pose));
     } else {
         count_cells(m, job - COUNTS, gridDim.x - COUNTS);
         count_chance(m, job - COUNTS, gridDim.x - COUNTS);
@@ -349,5 +352,5 @@ __device__ void examine_best(const Work& m, u32 job) {
 extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory memory, const u32) {
     const Work m(memory, 0);
     if (m.findings->best.valid) examine_best(m, blockIdx.x);
-    finish(m, EXAMINE);
+    finish(m);
 }

@@ -22,12 +22,14 @@ __device__ inline void clear_counts(const Memory& m) {
     const u32 length = (sizeof(Findings) - sizeof(m.findings->stamps)) / sizeof(u32), places = 2 * m.frame->table;
     for (u32 i = thread; i < length; i += threads) findings[i] = 0;
     for (u32 i = thread; i < places; i += threads) m.cells[i] = 0;
-    if (thread < ENDS) m.done[thread] = 0;
+    if (thread < COUNTERS) m.done[thread] = 0;
 }
 
-// The end of a kernel that a frame ends with; the last block of these hands over what was found.
-__device__ inline void finish(const Memory& m, End end) {
-    if (!last_block(m.done + end, gridDim.x) || !last_block(m.done + FRAME, 2)) return;
+// The end of the two kernels that a frame ends with; the last block of both hands over what was found.
+__device__ inline void finish(const Memory& m) {
+    // The blocks of a kernel add up to half of what the counter holds.
+    const u32 mine = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
+    if (ticket(m.done + FRAME, mine) + mine != 0) return;
     if (threadIdx.x == 0) note(m, 0, END);
     __syncthreads();
     const u32* findings = reinterpret_cast<const u32*>(m.findings);

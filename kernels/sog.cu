@@ -110,21 +110,6 @@ __device__ inline void score_list(const Work& m, u32 listed, Use use) {
     }
 }
 
-// Calls use(edge, score) for the listed edges whose score is at least `least`.
-template <typename Use>
-__device__ inline void read_list(const Work& m, u32 listed, u32 least, Use use) {
-    const u32 stride = gridDim.x * SOG_THREADS * 8;
-    for (u32 first = (blockIdx.x * SOG_THREADS + threadIdx.x) * 8; first < listed; first += stride) {
-        const uint4 eight = __ldcg(reinterpret_cast<const uint4*>(m.scores + first));
-        const u32 two[4] = {eight.x, eight.y, eight.z, eight.w};
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) {
-            const u32 score = two[i / 2] >> (16 * (i % 2)) & 0xffffu;
-            if (score >= least && first + i < listed) use(m.edges[first + i], score);
-        }
-    }
-}
-
 // Without the list: calls use(u, v, score) for every edge u < v of the rows that are wanted whose
 // score can be at least `least`; some lane of some warp does it, and warps are not together then.
 template <typename Wanted, typename Use>
@@ -199,12 +184,18 @@ __device__ inline void clear_low(u32* low) {
 }
 
 // Adds what a block has counted in shared memory; `best` is the best score that a thread has seen.
-__device__ inline void add_low(const Work& m, Totals& totals, const u32* low, u32 best) {
-    if (best > 0 && best > __ldcg(&totals.best)) atomicMax(&totals.best, best);
+__device__ inline void add_low(const Work& m, Totals& totals, const u32* low, u32 (&sums)[SOG_WARPS], u32 best) {
+    best = warp_max(best);
+    // The last sums may still be read.
+    __syncthreads();
+    if (lane_id() == 0) sums[warp_id()] = best;
     __syncthreads();
     for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) {
         if (low[s] > 0) atomicAdd(&m.histogram[s], low[s]);
     }
+    if (threadIdx.x > 0) return;
+    for (u32 w = 1; w < SOG_WARPS; ++w) best = sums[w] > best ? sums[w] : best;
+    if (best > 0) atomicMax(&totals.best, best);
 }
 
 // Counts the edges of each score and finds the best.
@@ -242,7 +233,7 @@ __device__ inline void scores_phase(const Work& m, u32 round, Sog& sog) {
         });
     }
     flush();
-    add_low(m, totals, sog.low, best);
+    add_low(m, totals, sog.low, sog.sums, best);
 }
 
 // The score of the k-th best edge, k > 0, found by every block for itself; zero if there are fewer.
@@ -285,6 +276,86 @@ __device__ inline u32 find_threshold(const Work& m, Totals& totals, u32 k, Sog& 
     return threshold;
 }
 
+// Counts the edges at the threshold in their rows; those of a row one after another together.
+struct TieCount {
+    u32 row = 0, run = 0;
+
+    __device__ inline void flush(const Work& m) {
+        if (run > 0) atomicAdd(&m.at[row], run);
+    }
+    __device__ inline void add(const Work& m, u32 u) {
+        if (u != row) {
+            flush(m);
+            row = u;
+            run = 0;
+        }
+        ++run;
+    }
+};
+
+// From the list: writes the edges above the threshold, and those at it, if there is room, or counts them.
+__device__ inline void count_list(const Work& m, Totals& totals, u32 listed, u32 threshold, bool fits) {
+    TieCount tied;
+    // A warp has 256 edges at a time.
+    for (u32 first = (blockIdx.x * SOG_WARPS + warp_id()) * 256; first < listed; first += gridDim.x * SOG_WARPS * 256) {
+        const u32 start = first + 8 * lane_id();
+        uint4 scores = make_uint4(0, 0, 0, 0), low = scores, high = scores;
+        if (start < listed) scores = __ldcg(reinterpret_cast<const uint4*>(m.scores + start));
+        const u32 two[4] = {scores.x, scores.y, scores.z, scores.w};
+        u32 above = 0, at = 0;
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) {
+            const u32 score = start + i < listed ? two[i / 2] >> (16 * (i % 2)) & 0xffffu : 0;
+            above |= (score > threshold ? 1u : 0u) << i;
+            at |= (score > 0 && score == threshold ? 1u : 0u) << i;
+        }
+        if (!__any_sync(FULL, (above | at) != 0)) continue;
+        if ((above | at) != 0) {
+            const uint4* of = reinterpret_cast<const uint4*>(m.edges + start);
+            low = of[0];
+            high = of[1];
+        }
+        const u32 edges[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        // All of the warp take their places at once; ties from bit 16 on.
+        const u32 mine = __popc(above) | __popc(at) << 16, upto = warp_prefix(mine);
+        u32 key_place = 0, tie_place = 0;
+        if (lane_id() == WARP - 1) {
+            if ((upto & 0xffffu) > 0) key_place = atomicAdd(&totals.placed, upto & 0xffffu);
+            if (fits && (upto >> 16) > 0) tie_place = atomicAdd(&totals.tied, upto >> 16);
+        }
+        key_place = __shfl_sync(FULL, key_place, WARP - 1) + ((upto - mine) & 0xffffu);
+        tie_place = __shfl_sync(FULL, tie_place, WARP - 1) + ((upto - mine) >> 16);
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) {
+            const u32 u = edges[i] >> 16, v = edges[i] & 0xffffu;
+            if (above >> i & 1) m.keys[key_place++] = pivot_key(u, v, two[i / 2] >> (16 * (i % 2)) & 0xffffu);
+            if (!(at >> i & 1)) continue;
+            if (fits) {
+                m.ties[tie_place++] = edges[i];
+            } else {
+                tied.add(m, u);
+            }
+        }
+    }
+    tied.flush(m);
+}
+
+// Without it.
+__device__ inline void count_rows(const Work& m, Totals& totals, u32 threshold, bool fits, Sog& sog) {
+    const u32 least = threshold > 0 ? threshold : 1;
+    TieCount tied;
+    walk(m, sog, least, [&](u32 u) { return best_of(m, u) >= least; }, [&](u32 u, u32 v, u32 score) {
+        if (score > threshold) {
+            m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(u, v, score);
+        } else if (fits && score == threshold) {
+            m.ties[atomicAdd(&totals.tied, 1)] = u << 16 | v;
+        } else if (score == threshold) {
+            tied.add(m, u);
+        }
+    });
+    tied.flush(m);
+}
+
 // Writes the edges above the threshold, and those at it or how many of these are in each row.
 __device__ inline void count_phase(const Work& m, u32 round, Sog& sog) {
     begin(m, round, PIVOTS);
@@ -292,31 +363,12 @@ __device__ inline void count_phase(const Work& m, u32 round, Sog& sog) {
     const u32 k = m.pivots_wanted, listed = totals.listed;
     if (k == 0) return;
     bool fits;
-    const u32 threshold = find_threshold(m, totals, k, sog, fits), least = threshold > 0 ? threshold : 1;
-    u32 last_row = 0, run = 0;
-    auto flush = [&]() {
-        if (run > 0) atomicAdd(&m.at[last_row], run);
-    };
-    auto use = [&](u32 u, u32 v, u32 score) {
-        if (score > threshold) {
-            m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(u, v, score);
-        } else if (fits && score == threshold) {
-            m.ties[atomicAdd(&totals.tied, 1)] = u << 16 | v;
-        } else if (score == threshold) {
-            if (u != last_row) {
-                flush();
-                last_row = u;
-                run = 0;
-            }
-            ++run;
-        }
-    };
+    const u32 threshold = find_threshold(m, totals, k, sog, fits);
     if (listed <= m.room) {
-        read_list(m, listed, least, [&](u32 edge, u32 score) { use(edge >> 16, edge & 0xffffu, score); });
+        count_list(m, totals, listed, threshold, fits);
     } else {
-        walk(m, sog, least, [&](u32 u) { return best_of(m, u) >= least; }, use);
+        count_rows(m, totals, threshold, fits, sog);
     }
-    flush();
 }
 
 // Waits until all blocks of the grid are here; all must be resident. Bit 31 turns over when the

@@ -100,8 +100,8 @@ __device__ inline void exchange(double& dp, double& dq, double* vp, double* vq) 
 __device__ inline double dot3(const double* a, const double* b) { return (a[0] * b[0] + a[1] * b[1]) + a[2] * b[2]; }
 
 // Eigenvalues, largest first, and axes (rows of `v`) of the matrix xx yy zz xy xz yz. `v` comes with
-// axes to begin with; the nearer they are the less is to be done.
-__device__ inline void symmetric_eigen(const double* m, double* d, double (*v)[3]) {
+// axes to begin with: the nearer they are the fewer sweeps are needed.
+__device__ inline void symmetric_eigen(const double* m, int sweeps, double* d, double (*v)[3]) {
     double mv[3][3];
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
@@ -111,7 +111,7 @@ __device__ inline void symmetric_eigen(const double* m, double* d, double (*v)[3
     }
     double d0 = dot3(v[0], mv[0]), d1 = dot3(v[1], mv[1]), d2 = dot3(v[2], mv[2]);
     double xy = dot3(v[0], mv[1]), xz = dot3(v[0], mv[2]), yz = dot3(v[1], mv[2]);
-    for (int sweep = 0; sweep < 8; ++sweep) {
+    for (int sweep = 0; sweep < sweeps; ++sweep) {
         rotate(d0, d1, xy, xz, yz, v[0], v[1]);
         rotate(d0, d2, xz, xy, yz, v[0], v[2]);
         rotate(d1, d2, yz, xy, xz, v[1], v[2]);

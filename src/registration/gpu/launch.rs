@@ -15,8 +15,7 @@ use std::sync::Arc;
 
 /// Threads of a block of the kernels, as in their files.
 const THREADS: u32 = 256;
-const CLIQUE_THREADS: u32 = 128;
-const POSE_THREADS: u32 = 32;
+const CLIQUE_THREADS: u32 = 64;
 const SCORE_THREADS: u32 = 128;
 /// Blocks per multiprocessor: of the kernels that share out their tasks, as many as fit.
 const FOG_BLOCKS: u32 = 5;
@@ -24,7 +23,6 @@ const PRUNE_BLOCKS: u32 = 8;
 const SOG_BLOCKS: u32 = 3;
 const BOUND_BLOCKS: u32 = 4;
 const CLIQUE_BLOCKS: u32 = 8;
-const POSE_BLOCKS: u32 = 4;
 const SCORE_BLOCKS: u32 = 7;
 /// Blocks of `examine` with a job of their own, and most of those that count.
 const JOBS: u32 = 4 + CANDIDATES[0] as u32;
@@ -42,7 +40,6 @@ struct Kernels {
     sog_count: Kernel,
     bound: Kernel,
     cliques: Kernel,
-    poses: Kernel,
     score: Kernel,
     approach: Kernel,
     examine: Kernel,
@@ -59,7 +56,6 @@ impl Kernels {
             sog_count: bundle.kernel("sog_count")?,
             bound: bundle.kernel("bound")?,
             cliques: bundle.kernel("cliques")?,
-            poses: bundle.kernel("poses")?,
             score: bundle.kernel("score")?,
             approach: bundle.kernel("approach")?,
             examine: bundle.kernel("examine")?,
@@ -258,7 +254,6 @@ impl Launcher {
             Search::Bounded => memory.kept_alone(),
         };
         self.launch(k.cliques, self.blocks(CLIQUE_BLOCKS), CLIQUE_THREADS, &seen, round)?;
-        self.launch(k.poses, self.blocks(POSE_BLOCKS), POSE_THREADS, memory, round)?;
         self.launch(k.score, self.blocks(SCORE_BLOCKS), SCORE_THREADS, memory, round)
     }
 

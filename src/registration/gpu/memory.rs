@@ -126,8 +126,8 @@ pub(super) struct DeviceRival {
 /// Stages of which the beginnings are noted, in order; the last one is the end.
 pub(super) const STAGES: usize = 7;
 
-/// Ends that are counted, see `End` of the kernels.
-const ENDS: usize = 4;
+/// Counters of blocks, see `Counter` of the kernels.
+const COUNTERS: usize = 2;
 
 /// What a frame finds.
 #[repr(C)]
@@ -372,7 +372,7 @@ impl Memory {
             support: device.support.address(),
             barrier: more.zeroed(64)?,
             refined: more.bytes(CANDIDATES[0] * std::mem::size_of::<Scored>())?,
-            done: more.bytes(4 * ENDS)?,
+            done: more.bytes(4 * COUNTERS)?,
             near: more.bytes(GATHERERS * 8 * 4 * stride)?,
             gathered: more.bytes(4 * CANDIDATES[0])?,
             cells: more.bytes(2 * 4 * table)?,

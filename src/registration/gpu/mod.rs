@@ -52,6 +52,8 @@ pub struct GpuEngine {
     memory: Memory,
     capacity: usize,
     findings: DeviceFindings,
+    /// A frame was submitted and not waited for.
+    under_way: bool,
     // Dropped after the memory that it may be writing: it waits.
     launcher: Launcher,
     context: Arc<Context>,
@@ -74,7 +76,8 @@ impl GpuEngine {
         let r = &params.registration;
         let capacity = r.max_correspondences.max(0) as usize;
         let memory = Memory::new(&context, capacity, Needs::of(r))?;
-        Ok(Self { memory, capacity, findings: DeviceFindings::default(), launcher, context, bundle, params })
+        let (findings, under_way) = (DeviceFindings::default(), false);
+        Ok(Self { memory, capacity, findings, under_way, launcher, context, bundle, params })
     }
 
     /// Name and compute capability of the device, for the log.
@@ -171,6 +174,7 @@ impl GpuEngine {
     /// Queues the frame that was staged.
     pub fn submit(&mut self) -> Result<(), GpuError> {
         self.context.bind()?;
+        self.under_way = true;
         self.launcher.frame(&self.memory.arguments)
     }
 
@@ -178,6 +182,7 @@ impl GpuEngine {
     fn wait(&mut self) -> Result<(), GpuError> {
         self.context.bind()?;
         self.launcher.stream().wait()?;
+        self.under_way = false;
         self.findings = self.memory.host.findings.items().first().copied().unwrap_or_default();
         Ok(())
     }
@@ -281,8 +286,10 @@ impl Engine for GpuEngine {
 
     fn begin(&mut self, task: Task) -> Result<(), Stop> {
         self.context.bind()?;
-        // An earlier frame may have been given up before its end.
-        self.launcher.stream().wait()?;
+        if self.under_way {
+            // It was given up before its end.
+            self.launcher.stream().wait()?;
+        }
         self.stage(task.layout, task.r)?;
         Ok(self.submit()?)
     }
