@@ -249,20 +249,6 @@ __device__ inline void begin(const Memory& m, u32 round, Stage stage) {
     if (blockIdx.x == 0 && threadIdx.x == 0) note(m, round, stage);
 }
 
-// Adds to a counter of blocks that are done; all threads get what it was. The block that finds all others
-// done sees what they wrote.
-__device__ inline u32 ticket(u32* done, u32 mine) {
-    __shared__ u32 before;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        before = atomicAdd(done, mine);
-        __threadfence();
-    }
-    __syncthreads();
-    return before;
-}
-
 __device__ inline u32 lane_id() { return threadIdx.x & (WARP - 1); }
 __device__ inline u32 warp_id() { return threadIdx.x / WARP; }
 

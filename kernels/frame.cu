@@ -25,6 +25,20 @@ __device__ inline void clear_counts(const Memory& m) {
     if (thread < COUNTERS) m.done[thread] = 0;
 }
 
+// Adds to a counter of blocks that are done; all threads get what it was. The block that finds all others
+// done sees what they wrote.
+__device__ inline u32 ticket(u32* done, u32 mine) {
+    __shared__ u32 before;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        before = atomicAdd(done, mine);
+        __threadfence();
+    }
+    __syncthreads();
+    return before;
+}
+
 // The end of the two kernels that a frame ends with; the last block of both hands over what was found.
 __device__ inline void finish(const Memory& m) {
     // The blocks of a kernel add up to half of what the counter holds.
