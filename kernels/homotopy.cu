@@ -788,7 +788,8 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
             double residual = UNBOUNDED, condition = UNBOUNDED;
             Status status = tile.follow(track, series + (u64)instance * C * TERMS,
                                         tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
-            if (status == OK && !tile.polish(ends + (u64)instance * C, track.gap1 > settings.brief, residual, condition)) {
+            const bool long_step = track.gap1 > settings.brief;
+            if (status == OK && !tile.polish(ends + (u64)instance * C, long_step, residual, condition)) {
                 status = SINGULAR;
                 residual = condition = UNBOUNDED;
             }
