@@ -480,7 +480,7 @@ struct Tile {
         const bool still = second <= track.rounding;
         const float ratio = still ? NONE : second - first;
         const float error = fmaxf(first - limits.tolerance, ratio - limits.contraction + 2);
-        const float most = track.known == 0 ? -10 : limits.tolerance + 3;
+        const float most = track.known == 0 ? -10 : limits.tolerance + 2;
         const bool good = first <= most && (still || ratio <= limits.contraction) && size2 < INFINITE;
         track.steps++;
         const double made = track.made;

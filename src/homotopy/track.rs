@@ -38,7 +38,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             tolerance: 2e-2,
-            contraction: 0.04,
+            contraction: 0.03,
             max_steps: 1000,
             min_step: 1e-14,
             infinity: 1e30,
@@ -238,7 +238,7 @@ impl<'a> Tracker<'a> {
     fn is_good(&self, l: usize, found: &Found) -> bool {
         let (first, second) = (found.first[l], found.second[l]);
         let contracts = second <= self.settings.contraction * first || second <= self.lanes[l].rounding;
-        let limit = if self.lanes[l].known == 0 { 1e-3 } else { 8.0 * self.settings.tolerance };
+        let limit = if self.lanes[l].known == 0 { 1e-3 } else { 4.0 * self.settings.tolerance };
         first <= limit && contracts && found.size[l] < f64::INFINITY
     }
 
