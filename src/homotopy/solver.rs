@@ -17,9 +17,9 @@ use std::time::Instant;
 const TIGHTER: f64 = 20.0;
 /// Most tracks take a tenth of the most steps: those that take more than these parts of them are
 /// followed in another way instead, and at last with more of them.
-const AT_FIRST: u32 = 4;
+const AT_FIRST: u32 = 2;
 /// See `AT_FIRST`.
-const AT_LAST: u32 = 2;
+const AT_LAST: u32 = 1;
 /// Ways around the straight one: how far aside they are in the middle, relative to its length.
 const SIDES: [f64; 2] = [0.6, -0.9];
 
