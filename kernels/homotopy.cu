@@ -181,7 +181,7 @@ struct Track {
     }
 
     // What the length of the attempt is to be multiplied by, as `length` of track.rs.
-    __device__ float stretch(float error) const { return power_of_2(exponent * fmaxf(error, -30)); }
+    __device__ float stretch(float error) const { return power_of_2(exponent * (1 + fmaxf(error, -30))); }
 
     // Takes the target for the latest point.
     __device__ void advance() {
@@ -480,7 +480,7 @@ struct Tile {
         const bool still = second <= track.rounding;
         const float ratio = still ? NONE : second - first;
         const float error = fmaxf(first - limits.tolerance, ratio - limits.contraction + 2);
-        const float most = track.known == 0 ? -10 : limits.tolerance + 2;
+        const float most = track.known == 0 ? -10 : limits.tolerance + 3;
         const bool good = first <= most && (still || ratio <= limits.contraction) && size2 < INFINITE;
         track.steps++;
         const double made = track.made;
@@ -525,7 +525,7 @@ struct Tile {
         const bool full = track.known == HISTORY;
         track.advance();
         if (left <= 0) return OK;
-        track.step = full ? bounded(wanted, 0.1 * made, 1.5 * made) : bounded(wanted, made, 4 * made);
+        track.step = full ? bounded(wanted, 0.1 * made, 2 * made) : bounded(wanted, made, 4 * made);
         if (size > settings.infinity * settings.infinity) return DIVERGED;
         if (left < 1e3 * settings.end_zone) {
             const double rate = growth(track.target);

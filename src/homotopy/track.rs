@@ -38,8 +38,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             tolerance: 2e-2,
-            contraction: 0.03,
-            max_steps: 2000,
+            contraction: 0.04,
+            max_steps: 1000,
             min_step: 1e-14,
             infinity: 1e30,
             end_zone: 1e-12,
@@ -238,7 +238,7 @@ impl<'a> Tracker<'a> {
     fn is_good(&self, l: usize, found: &Found) -> bool {
         let (first, second) = (found.first[l], found.second[l]);
         let contracts = second <= self.settings.contraction * first || second <= self.lanes[l].rounding;
-        let limit = if self.lanes[l].known == 0 { 1e-3 } else { 4.0 * self.settings.tolerance };
+        let limit = if self.lanes[l].known == 0 { 1e-3 } else { 8.0 * self.settings.tolerance };
         first <= limit && contracts && found.size[l] < f64::INFINITY
     }
 
@@ -294,7 +294,7 @@ impl<'a> Tracker<'a> {
         }
         // The order goes up while the history fills; what the error will be is not known then.
         lane.step =
-            if full { bounded(wanted, 0.1 * made, 1.5 * made) } else { bounded(wanted, made, 4.0 * made) };
+            if full { bounded(wanted, 0.1 * made, 2.0 * made) } else { bounded(wanted, made, 4.0 * made) };
         if found.size[l] > settings.infinity {
             return Some(TrackStatus::Diverged);
         }
@@ -451,13 +451,13 @@ fn bounded(value: f64, low: f64, high: f64) -> f64 {
 }
 
 impl Lane {
-    /// The length at which the error would be 1 if a step of length `made` had `error`. The error
+    /// The length at which the error would be 0.5 if a step of length `made` had `error`. The error
     /// goes with the square of the product of the distances to all points, and that, for lengths
     /// near this one, with a power of the length.
     fn length(&self, error: f64, made: f64) -> f64 {
         let distances = self.times[..self.known].iter().map(|t| made + self.times[0] - t);
         let power: f64 = distances.map(|d| made / d).sum();
-        made * libm::pow(error.max(1e-9), -0.5 / power)
+        made * libm::pow(0.5 / error.max(1e-9), 0.5 / power)
     }
 }
 
