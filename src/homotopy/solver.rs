@@ -15,11 +15,9 @@ use std::time::Instant;
 
 /// How much more carefully tracks are followed that met or found nothing.
 const TIGHTER: f64 = 20.0;
-/// Most tracks take a tenth of the most steps: those that take more than these parts of them are
-/// followed in another way instead, and at last with more of them.
+/// Most tracks take a tenth of the most steps: one that takes more than this part of them is followed in
+/// another way first.
 const AT_FIRST: u32 = 2;
-/// See `AT_FIRST`.
-const AT_LAST: u32 = 1;
 /// Ways around the straight one: how far aside they are in the middle, relative to its length.
 const SIDES: [f64; 2] = [0.6, -0.9];
 
@@ -162,12 +160,7 @@ impl Solver {
         let count = self.start.roots.len();
         #[cfg(feature = "cuda")]
         if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
-            match tracker.straight(
-                self.care(1.0, AT_FIRST),
-                self.care(TIGHTER, AT_FIRST),
-                targets,
-                left(deadline),
-            ) {
+            match tracker.straight(self.at_first(), self.careful(), targets, left(deadline)) {
                 Ok(solutions) => return solutions,
                 Err(why) => log::error!("the GPU failed, tracks are followed on the CPU: {why}"),
             }
@@ -177,7 +170,7 @@ impl Solver {
             _ => targets.par_iter().map(|target| self.path(&self.start.parameters, target)).collect(),
         };
         let job = |k: usize| (&paths[k / count], self.start.roots[k % count].as_slice());
-        let roots = follow(&self.compiled, self.care(1.0, AT_FIRST), paths.len() * count, job, deadline);
+        let roots = follow(&self.compiled, self.at_first(), paths.len() * count, job, deadline);
         let mut solutions = roots.instances(count);
         self.retry(&paths, &mut solutions, deadline);
         solutions
@@ -187,10 +180,14 @@ impl Solver {
         self.compiled.path(from, to)
     }
 
-    /// More careful by a factor, with a part of the steps.
-    fn care(&self, factor: f64, part: u32) -> Settings {
-        let careful = if factor > 1.0 { self.settings.tighter(factor) } else { self.settings };
-        Settings { max_steps: self.settings.max_steps.div_ceil(part), ..careful }
+    /// How carefully tracks are followed at first.
+    fn at_first(&self) -> Settings {
+        Settings { max_steps: self.settings.max_steps.div_ceil(AT_FIRST), ..self.settings }
+    }
+
+    /// How carefully they are followed after that.
+    fn careful(&self) -> Settings {
+        Settings { max_steps: self.settings.max_steps, ..self.settings.tighter(TIGHTER) }
     }
 
     /// Follows again, more carefully, tracks that met and tracks that found nothing.
@@ -211,7 +208,7 @@ impl Solver {
             return;
         }
         let job = |k: usize| (&paths[again[k].0], self.start.roots[again[k].1].as_slice());
-        let roots = follow(&self.compiled, self.care(TIGHTER, AT_FIRST), again.len(), job, deadline);
+        let roots = follow(&self.compiled, self.careful(), again.len(), job, deadline);
         for (root, &(i, k)) in roots.iter().zip(&again) {
             solutions[i].roots.improve(k, root);
         }
@@ -225,7 +222,7 @@ impl Solver {
     /// Follows tracks around the straight way, first those that found nothing on it, then all of their
     /// instance; roots that were missing take the place of tracks that found none.
     fn detours(&self, targets: &[&[Complex<f64>]], solutions: &mut [Solution], deadline: Option<Instant>) {
-        for (whole, sides, part) in [(false, &SIDES[..], AT_FIRST), (true, &SIDES[..1], AT_LAST)] {
+        for (whole, sides) in [(false, &SIDES[..]), (true, &SIDES[..1])] {
             let unresolved = |s: &Solution| s.roots.outcomes().iter().any(|o| is_unresolved(o.status));
             let mut wanting: Vec<(&[Complex<f64>], &mut Solution)> =
                 targets.iter().copied().zip(&mut *solutions).filter(|(_, s)| unresolved(s)).collect();
@@ -246,7 +243,7 @@ impl Solver {
                 }
                 ranges.push(first..jobs.len());
             }
-            let ends = self.around(self.care(TIGHTER, part), &ways, &jobs, deadline);
+            let ends = self.around(&ways, &jobs, deadline);
             let fill = |((_, solution), range): (&mut (_, &mut Solution), &std::ops::Range<usize>)| {
                 self.fill(solution, range.clone().map(|k| ends.at(k)));
             };
@@ -256,13 +253,8 @@ impl Solver {
 
     /// Follows tracks, each given by its way and its number in the start set, by the middle to the
     /// target.
-    fn around(
-        &self,
-        settings: Settings,
-        ways: &[Bent],
-        jobs: &[(usize, usize)],
-        deadline: Option<Instant>,
-    ) -> Roots {
+    fn around(&self, ways: &[Bent], jobs: &[(usize, usize)], deadline: Option<Instant>) -> Roots {
+        let settings = self.careful();
         #[cfg(feature = "cuda")]
         if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
             match tracker.around(settings, ways, jobs, left(deadline)) {
