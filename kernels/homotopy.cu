@@ -3,7 +3,7 @@
 //
 // What a lane has: unknown number `lane`, equation number `lane`, and its row of the Jacobian matrix,
 // which becomes a row of the inverse. The programs of the system (system.cuh, made by
-// src/homotopy/gpu/source.rs) are spread over the lanes: in each round a lane computes one
+// src/homotopy/gpu.rs) are spread over the lanes: in each round a lane computes one
 // `to = +-c +- a b` on numbers in shared memory. Decisions are made by all lanes alike.
 //
 // Where the CPU divides, takes roots and compares sizes this is only as exact as the decision needs,
