@@ -39,7 +39,7 @@ impl Default for Settings {
         Self {
             tolerance: 2e-2,
             contraction: 0.04,
-            max_steps: 1000,
+            max_steps: 2000,
             min_step: 1e-14,
             infinity: 1e30,
             end_zone: 1e-12,
