@@ -171,6 +171,12 @@ fn a_time_budget_is_obeyed_and_tracks_say_so() {
     // None at all.
     let none = solver.solve(&[vec![]], Some(begin)).remove(0);
     assert_eq!(none.count(TrackStatus::Invalid), 924);
+    assert!(solver.solve(&[], None).is_empty());
+    let nothing = StartSet { parameters: solver.start().parameters.clone(), roots: Vec::new() };
+    let nothing = Solver::new(solver.system().clone(), nothing, Settings::default());
+    let target = solver.system().values.clone().expect("numbers");
+    let empty = nothing.solve(&[target.clone(), target], None);
+    assert!(empty.len() == 2 && empty.iter().all(|s| s.roots.is_empty()));
 }
 
 #[test]

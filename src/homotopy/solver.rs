@@ -158,6 +158,10 @@ impl Solver {
     /// again; what still met has the status duplicate, but for the first of it.
     fn straight(&self, targets: &[&[Complex<f64>]], deadline: Option<Instant>) -> Vec<Solution> {
         let count = self.start.roots.len();
+        if count == 0 {
+            let none = || Solution { roots: Roots::lost(self.compiled.unknowns, 0, TrackStatus::Budget) };
+            return targets.iter().map(|_| none()).collect();
+        }
         #[cfg(feature = "cuda")]
         if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
             match tracker.straight(self.at_first(), self.careful(), targets, left(deadline)) {
