@@ -102,7 +102,8 @@ impl Fused {
             let (mut ready, later): (Vec<_>, Vec<_>) = values.into_iter().partition(|(v, _)| is_there(v));
             values = later;
             while let (Some(&(c, less_c)), Some(&(a, b, less))) = (ready.last(), now.last()) {
-                (ready.pop(), now.pop());
+                ready.pop();
+                now.pop();
                 values.push((self.push(Operation { c, a, b, minus: [less_c, less] }), false));
             }
             let starts = match self.wide {

@@ -162,10 +162,7 @@ fn relative(values: &[Pack], point: &[Pack], size: Reals) -> Reals {
             most[l] = if ratio <= most[l] { most[l] } else { ratio };
         }
     }
-    for l in 0..WIDTH {
-        most[l] = if most[l].is_nan() { f64::INFINITY } else { most[l].sqrt() };
-    }
-    most
+    most.map(|square| if square.is_nan() { f64::INFINITY } else { square.sqrt() })
 }
 
 /// Runs the Jacobian program and leaves its matrix factored and H in `correction`.
