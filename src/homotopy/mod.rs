@@ -7,7 +7,9 @@
 //! track ends with a status, and none is lost without one.
 
 pub mod check;
+mod distinct;
 mod expression;
+mod follow;
 #[cfg(feature = "cuda")]
 pub mod gpu;
 mod graph;
@@ -20,6 +22,7 @@ mod polynomial;
 pub mod problems;
 mod program;
 pub mod recall;
+mod roots;
 mod scale;
 #[cfg(feature = "cuda")]
 mod schedule;
@@ -29,8 +32,10 @@ mod system;
 mod track;
 mod work;
 
+pub use distinct::Distinct;
 pub use program::{Compiled, Instruction, Path, Program};
-pub use solver::{Backend, Distinct, Root, Solution, Solver};
+pub use roots::{Outcome, Root, Roots, Solution};
+pub use solver::{Backend, Solver};
 pub use start::{StartError, StartSet};
 pub use system::{distance, System, SystemError};
 pub use track::{Assignment, End, Polished, Settings, Tracker};

@@ -1,8 +1,10 @@
 //! How many of the roots that are there are found.
 
 use super::check::{is_root, newton};
+use super::distinct::Distinct;
 use super::problems::{Error, Problem};
-use super::solver::{Backend, Distinct, Solution, Solver};
+use super::roots::Solution;
+use super::solver::{Backend, Solver};
 use super::system::System;
 use super::track::Settings;
 use crate::geometry::pose_error;
@@ -55,6 +57,8 @@ pub struct Batch {
     pub ms: f64,
     /// Of that, the kernels on the GPU.
     pub kernel_ms: Option<f64>,
+    /// Instances per second.
+    pub per_second: f64,
 }
 
 /// Solves so many instances of a problem, drawn from `seed`, and counts; then `batch` of them in one
@@ -113,8 +117,8 @@ pub fn recall(
         }
         let mut distinct = Distinct::new(system);
         for root in solution.found() {
-            distinct.insert(&root.point);
-            recall.wrong += usize::from(!is_root(system, &root.point, &target));
+            distinct.insert(root.point);
+            recall.wrong += usize::from(!is_root(system, root.point, &target));
         }
         recall.found += distinct.count();
         recall.silent += solver.start().roots.len() - solution.roots.len();
@@ -128,7 +132,7 @@ pub fn recall(
         recall.true_found += usize::from(truth.is_some_and(|t| distinct.find(&t).is_some()));
         if let Some(truth) = &instance.pose {
             recall.poses += 1;
-            let images = solution.found().flat_map(|r| system.orbit(&r.point)).collect::<Vec<_>>();
+            let images = solution.found().flat_map(|r| system.orbit(r.point)).collect::<Vec<_>>();
             let right = images.iter().filter_map(|root| problem.pose(root, &target)).any(|pose| {
                 let (angle, shift) = pose_error(&pose.to_rigid(), &truth.to_rigid());
                 angle < 1e-6 && shift < 1e-6 * (1.0 + truth.translation.norm())
@@ -148,7 +152,8 @@ pub fn recall(
             let begin = Instant::now();
             solver.solve(&targets, None);
             let ms = begin.elapsed().as_secs_f64() * 1e3;
-            let new = Batch { instances: batch, ms, kernel_ms: solver.kernel_ms() };
+            let per_second = 1e3 * batch as f64 / ms;
+            let new = Batch { instances: batch, ms, kernel_ms: solver.kernel_ms(), per_second };
             recall.batch = recall.batch.filter(|best| best.ms < ms).or(Some(new));
         }
     }
@@ -165,15 +170,15 @@ fn median(times: &mut [f64]) -> Option<f64> {
 pub fn compare(system: &System, a: &Solution, b: &Solution) -> (usize, usize, usize) {
     let mut first = Distinct::new(system);
     a.found().for_each(|r| {
-        first.insert(&r.point);
+        first.insert(r.point);
     });
     let mut second = Distinct::new(system);
     b.found().for_each(|r| {
-        second.insert(&r.point);
+        second.insert(r.point);
     });
     let shared = |list: &Solution, other: &Distinct| {
         let mut seen = Distinct::new(system);
-        list.found().filter(|r| seen.insert(&r.point) && other.find(&r.point).is_some()).count()
+        list.found().filter(|r| seen.insert(r.point) && other.find(r.point).is_some()).count()
     };
     let both = shared(a, &second);
     (both, first.count() - both, second.count() - both)

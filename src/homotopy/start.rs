@@ -1,7 +1,8 @@
 //! Start sets: parameters and the roots they have.
 
+use super::distinct::Distinct;
+use super::follow::follow;
 use super::program::Compiled;
-use super::solver::{follow, Distinct};
 use super::system::System;
 use super::track::Settings;
 use nalgebra::Complex;
@@ -121,7 +122,7 @@ impl StartSet {
         if bad > 0 || polished.is_empty() {
             return Err(StartError::Bad { bad, all: polished.len() });
         }
-        let roots = polished.into_iter().map(|r| r.point).filter(|r| distinct.insert(r)).collect();
+        let roots = polished.iter().map(|r| r.point.to_vec()).filter(|r| distinct.insert(r)).collect();
         Ok(Self { parameters: self.parameters, roots })
     }
 

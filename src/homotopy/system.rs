@@ -32,6 +32,8 @@ pub const MAX_DEGREE: u32 = 40;
 pub const MAX_PARAMETER_DEGREE: u32 = 24;
 /// Longer forms than this are not read, bytes.
 pub const MAX_BYTES: usize = 4 << 20;
+/// More images of a root are not looked for.
+pub const MOST_IMAGES: usize = 64;
 /// An expanded form longer than this is not used, terms.
 const MAX_TERMS: usize = 5_000;
 
@@ -348,10 +350,9 @@ impl System {
 
     /// The images of a root under all symmetries and what they generate, the root first.
     pub fn orbit(&self, root: &[Complex<f64>]) -> Vec<Vec<Complex<f64>>> {
-        const MOST: usize = 64;
         let mut orbit = vec![root.to_vec()];
         let mut next = 0;
-        while next < orbit.len() && orbit.len() < MOST {
+        while next < orbit.len() && orbit.len() < MOST_IMAGES {
             for images in &self.symmetries {
                 let image = self.graph.evaluate(images, &orbit[next]);
                 let new = image.iter().all(|v| v.re.is_finite() && v.im.is_finite())

@@ -252,13 +252,14 @@ impl Solve {
             TrackStatus::ALL.iter().map(|s| (s.name().into(), solution.count(*s).into())).collect();
         if self.json {
             let mut roots = Vec::new();
-            for root in &solution.roots {
-                let images = if root.ok() { system.orbit(&root.point) } else { vec![root.point.clone()] };
+            for root in solution.roots.iter() {
+                let images = if root.ok() { system.orbit(root.point) } else { vec![root.point.to_vec()] };
                 for image in images {
                     let pairs: Vec<[f64; 2]> = image.iter().map(|v| [v.re, v.im]).collect();
                     // JSON knows no infinity.
-                    let residual = root.residual.is_finite().then_some(root.residual);
-                    roots.push(json!({"root": pairs, "residual": residual, "status": root.status.name(), "steps": root.steps}));
+                    let [residual, condition] =
+                        [root.residual, root.condition].map(|v| v.is_finite().then_some(v));
+                    roots.push(json!({"root": pairs, "residual": residual, "condition": condition, "status": root.status.name(), "steps": root.steps}));
                 }
             }
             say(json!({"system": system.name, "unknowns": system.unknowns, "tracks": solution.roots.len(),
@@ -266,7 +267,7 @@ impl Solve {
             return;
         }
         for root in solution.found() {
-            for image in system.orbit(&root.point) {
+            for image in system.orbit(root.point) {
                 let text: Vec<String> =
                     image.iter().map(|v| format!("{:.10} {:+.10}i", v.re, v.im)).collect();
                 say(format!("{}   residual {:.1e}", text.join("   "), root.residual));
@@ -291,7 +292,7 @@ impl Bench {
         };
         if !self.json {
             say(format!(
-                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>10} {:>10} {:>11} {:>10}  not ok",
+                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>10} {:>10} {:>11} {:>10} {:>10}  not ok",
                 "problem",
                 "inst.",
                 "found/expected",
@@ -301,10 +302,11 @@ impl Bench {
                 "wrong",
                 "silent",
                 "steps",
-                "ms",
+                "call ms",
                 "kernel ms",
                 "batch ms",
                 "kernel ms",
+                "per second",
             ));
         }
         let mut rows = Vec::new();
@@ -333,7 +335,7 @@ fn line(row: &Recall) -> String {
     let others = row.counts.iter().filter(|(name, n)| **name != "ok" && **n > 0);
     let others: Vec<String> = others.map(|(name, n)| format!("{n} {name}")).collect();
     format!(
-        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>10.4} {:>10} {:>11} {:>10}  {}",
+        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>10.4} {:>10} {:>11} {:>10} {:>10}  {}",
         row.problem,
         row.instances,
         of(row.found, row.expected),
@@ -346,6 +348,7 @@ fn line(row: &Recall) -> String {
         time(row.kernel_ms),
         time(row.batch.as_ref().map(|b| b.ms)),
         time(row.batch.as_ref().and_then(|b| b.kernel_ms)),
+        row.batch.as_ref().map_or("-".to_owned(), |b| format!("{:.0}", b.per_second)),
         others.join(", ")
     )
 }
@@ -434,7 +437,7 @@ fn by_degrees(system: &System, options: &Options) -> anyhow::Result<StartSet> {
     let target = blend.values.clone().unwrap_or_default();
     let solver = Solver::new(blend, start, Settings::default());
     let solution = solver.solve(&[target], options.deadline).remove(0);
-    let roots = solution.found().map(|r| r.point.clone()).collect();
+    let roots = solution.found().map(|r| r.point.to_vec()).collect();
     Ok(StartSet { parameters, roots })
 }
 
