@@ -79,9 +79,10 @@ fn scene(random: &mut Random) -> (UnitQuaternion<f64>, Vector, Vec<f64>) {
 }
 
 /// Rays `(u, v, 1)` and points of any number of correspondences.
-fn correspondences(measured: &[f64]) -> (Vec<Vector>, Vec<Vector>) {
+fn correspondences(measured: &[f64]) -> Option<(Vec<Vector>, Vec<Vector>)> {
+    let enough = measured.len() >= 15 && measured.len() % 5 == 0;
     let (images, points) = measured.split_at(measured.len() / 5 * 2);
-    (rays(images), vectors(points))
+    enough.then(|| (rays(images), vectors(points)))
 }
 
 /// A point as a matrix by which the columns of a rotation are multiplied.
@@ -109,7 +110,7 @@ fn triangle(m: &SMatrix<f64, 9, 9>) -> Vec<f64> {
 
 /// The matrix of the cost with the translation eliminated.
 pub(super) fn optimal_pnp_reduced(measured: &[f64]) -> Option<Vec<f64>> {
-    let (rays, points) = correspondences(measured);
+    let (rays, points) = correspondences(measured)?;
     let shift = shift(&rays, &points)?;
     let terms = rays.iter().zip(&points).map(|(ray, point)| {
         let linear = by_columns(point) + shift;
@@ -120,7 +121,7 @@ pub(super) fn optimal_pnp_reduced(measured: &[f64]) -> Option<Vec<f64>> {
 
 pub(super) fn optimal_pnp(random: &mut Random) -> Option<Instance> {
     let (q, t, measured) = scene(random);
-    let (rays, points) = correspondences(&measured);
+    let (rays, points) = correspondences(&measured)?;
     // Turned by a small angle, and moved.
     let at = |x: &DVector<f64>| {
         let turn = UnitQuaternion::from_scaled_axis(Vector3::new(x[0], x[1], x[2])) * q;
@@ -138,7 +139,7 @@ pub(super) fn optimal_pnp(random: &mut Random) -> Option<Instance> {
 }
 
 pub(super) fn optimal_pnp_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
-    let (rays, points) = correspondences(measured);
+    let (rays, points) = correspondences(measured)?;
     let rotation = rotation(root)?;
     let translation = shift(&rays, &points)? * SMatrix::<f64, 9, 1>::from_column_slice(rotation.as_slice());
     Some(vec![Geometry::of_points(Pose { rotation, translation }, &points)])
@@ -166,7 +167,7 @@ fn algebraic(rays: &[Vector], points: &[Vector]) -> (DMatrix<f64>, DVector<f64>)
 
 /// The quadratic form of the cost and its linear part, with the translation eliminated.
 pub(super) fn pnp_cubics_reduced(measured: &[f64]) -> Option<Vec<f64>> {
-    let (rays, points) = correspondences(measured);
+    let (rays, points) = correspondences(measured)?;
     let n = points.len();
     let (mut rows, mut right) = algebraic(&rays, &points);
     for line in 0..2 {
@@ -190,7 +191,7 @@ fn scaled(q: &[f64]) -> Option<Matrix3<f64>> {
 
 pub(super) fn pnp_cubics(random: &mut Random) -> Option<Instance> {
     let (q, t, measured) = scene(random);
-    let (rays, points) = correspondences(&measured);
+    let (rays, points) = correspondences(&measured)?;
     let n = points.len();
     let (rows, right) = algebraic(&rays, &points);
     let mean = points.iter().sum::<Vector>() / n as f64;
@@ -215,7 +216,7 @@ pub(super) fn pnp_cubics(random: &mut Random) -> Option<Instance> {
 }
 
 pub(super) fn pnp_cubics_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
-    let (rays, points) = correspondences(measured);
+    let (rays, points) = correspondences(measured)?;
     let n = points.len();
     let scale: f64 = root.iter().map(|v| v * v).sum();
     // The root at zero stands for no pose.
@@ -314,7 +315,7 @@ impl Shutter {
 /// The linear equations of a shutter: per image coordinate the vectors that stand with each monomial
 /// of `v` and `w`, and those of centre and velocity. Measured: six image points, six points.
 fn shutter_equations(measured: &[f64]) -> Option<(DMatrix<f64>, DMatrix<f64>)> {
-    let (rays, points) = correspondences(measured);
+    let (rays, points) = correspondences(measured)?;
     let mut known = DMatrix::zeros(12, 16);
     let mut eliminated = DMatrix::zeros(12, 6);
     for (i, (ray, point)) in rays.iter().zip(&points).enumerate().take(6) {
@@ -374,7 +375,7 @@ pub(super) fn rolling_shutter_recovered(root: &[f64], measured: &[f64]) -> Optio
     let rest = least_squares(eliminated, &right)?;
     let (centre, velocity) = (vector(rest.as_slice(), 0)?, vector(rest.as_slice(), 3)?);
     let shutter = Shutter { turn, rate, centre, velocity };
-    let (rays, points) = correspondences(measured);
+    let (rays, points) = correspondences(measured)?;
     let depth = |(ray, point): (&Vector, &Vector)| {
         let turned = point + turn.cross(point);
         (turned + rate.cross(&turned) * ray.y + centre + velocity * ray.y).z

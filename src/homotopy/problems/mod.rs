@@ -36,7 +36,7 @@ pub struct Problem {
     /// Its start set, as [`StartSet::from_bytes`] reads it; by the degrees if there is none.
     pub start: Option<&'static [u8]>,
     /// Solutions up to symmetry: what monodromy finds on the family of the generator with two seeds,
-    /// for a benchmark what is known of it.
+    /// for a benchmark what is known of it, for `pnp_cubics` the product of the degrees.
     pub expected: usize,
     scene: Option<Scene>,
 }
@@ -86,7 +86,7 @@ vision! {
     "five_point_depths" 20 relative::five_point_depths, relative::five_point_depths_recovered;
     "five_point_nullspace" 10 relative::five_point_nullspace, relative::five_point_nullspace_recovered,
         relative::five_point_nullspace_reduced;
-    "relative_pose_focal" 20 uncalibrated::relative_pose_focal, uncalibrated::relative_pose_focal_recovered,
+    "relative_pose_focal" 10 uncalibrated::relative_pose_focal, uncalibrated::relative_pose_focal_recovered,
         uncalibrated::relative_pose_focal_reduced;
     "homography_3pt" 4 relative::homography_3pt, relative::homography_3pt_recovered;
     "tdoa_5" 24 absolute::tdoa_5, absolute::tdoa_5_recovered;
@@ -151,6 +151,9 @@ impl Problem {
     /// The parameters of what is measured, in the order in which the instances of the problem have it;
     /// `None` if it does not determine them, or the problem is a benchmark.
     pub fn parameters(&self, measured: &[f64]) -> Option<Vec<Complex<f64>>> {
+        if !measured.iter().all(|v| v.is_finite()) {
+            return None;
+        }
         match self.scene?.reduction {
             Some(reduction) => reduction(measured).map(|p| instance::complex(&p)),
             None => Some(instance::complex(measured)),
@@ -158,9 +161,11 @@ impl Problem {
     }
 
     /// All that a root and its images under the symmetries say about the scene, whether the points
-    /// are in front of the cameras or not; nothing of complex ones.
+    /// are in front of the cameras or not ([`Geometry::is_in_front`]); nothing of complex ones.
     pub fn geometry(&self, system: &System, root: &[Complex<f64>], measured: &[f64]) -> Vec<Geometry> {
-        let Some(scene) = self.scene else { return Vec::new() };
+        let Some(scene) = self.scene.filter(|_| measured.iter().all(|v| v.is_finite())) else {
+            return Vec::new();
+        };
         let is_real = |root: &Vec<Complex<f64>>| root.iter().all(|v| v.im.abs() <= 1e-6 * (1.0 + v.re.abs()));
         let mut all: Vec<Geometry> = Vec::new();
         for image in system.orbit(root).iter().filter(|root| is_real(root)) {
@@ -187,4 +192,58 @@ pub enum Error {
     /// The GPU.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::homotopy::check::newton;
+
+    #[test]
+    fn true_roots_tell_the_true_geometry_and_points_are_in_front() {
+        for problem in vision() {
+            let system = problem.system().expect("a system");
+            for seed in 0..10 {
+                let Some(instance) = problem.instance(seed) else { panic!("{}", problem.name) };
+                let Instance { measured, parameters, near, truth } = &instance;
+                assert_eq!(problem.parameters(measured).as_ref(), Some(parameters), "{}", problem.name);
+                let root = newton(&system, near.clone(), parameters).expect("a root");
+                let all = problem.geometry(&system, &root, measured);
+                let right = all.iter().find(|one| one.is_close(truth, 1e-6));
+                let right = right.unwrap_or_else(|| panic!("{}, {seed}: {truth:?}, {all:?}", problem.name));
+                assert!(right.is_in_front(), "{}, {seed}: {right:?}", problem.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_short_or_no_number_says_nothing() {
+        for problem in vision() {
+            let system = problem.system().expect("a system");
+            let instance = problem.instance(1).expect("an instance");
+            for measured in [vec![], vec![0.5], vec![0.0; instance.measured.len()], vec![f64::NAN; 25]] {
+                let said = problem.geometry(&system, &instance.near, &measured);
+                assert!(said.iter().all(Geometry::is_finite), "{}: {said:?}", problem.name);
+                // A family may take any numbers; none may be made of what is no number.
+                let made = problem.parameters(&measured);
+                assert!(made.iter().flatten().all(|v| v.re.is_finite()), "{}", problem.name);
+            }
+        }
+    }
+
+    #[test]
+    fn geometry_that_differs_anywhere_is_not_close() {
+        let truth = find("trifocal_focal").and_then(|p| p.instance(3)).expect("an instance").truth;
+        assert!(truth.is_close(&truth, 1e-9) && truth.is_in_front());
+        let changed = |change: fn(&mut Geometry)| {
+            let mut other = truth.clone();
+            change(&mut other);
+            !other.is_close(&truth, 1e-6)
+        };
+        assert!(changed(|g| g.focal = g.focal.map(|f| f + 1e-3)));
+        assert!(changed(|g| g.focal = None));
+        assert!(changed(|g| g.poses[1].translation.x += 1e-3));
+        assert!(changed(|g| g.poses.truncate(1)));
+        assert!(changed(|g| g.points.push(nalgebra::Vector3::zeros())));
+    }
 }
