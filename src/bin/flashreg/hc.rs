@@ -9,7 +9,7 @@ use flashreg::geometry::{Pose, Vector};
 use flashreg::homotopy::monodromy::{monodromy, random_parameters, trace_test, Options, Progress, STRAIGHT};
 use flashreg::homotopy::problems::{all, find, Geometry, Problem};
 use flashreg::homotopy::recall::{recall, Recall};
-use flashreg::homotopy::{numbers, Backend, Root, Settings, Solution, Solver, StartSet, System};
+use flashreg::homotopy::{numbers, Backend, Settings, Solution, Solver, StartSet, System};
 use flashreg::status::TrackStatus;
 use indicatif::{ProgressBar, ProgressStyle};
 use nalgebra::{Complex, Matrix3};
@@ -203,8 +203,8 @@ impl Solve {
         let solution = solver.solve(&[target], deadline).remove(0);
         let ms = begin.elapsed().as_secs_f64() * 1e3;
         let geometry = problem.zip(measured).map(|(problem, measured)| {
-            let of = |root: &Root| problem.geometry(solver.system(), &root.point, &measured);
-            solution.found().flat_map(of).collect::<Vec<_>>()
+            let told = solution.found().map(|root| problem.geometry(solver.system(), &root.point, &measured));
+            told.flatten().collect::<Vec<_>>()
         });
         self.print(&solver, &solution, geometry.unwrap_or_default(), ms);
         Ok(())

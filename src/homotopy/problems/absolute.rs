@@ -1,6 +1,6 @@
 //! Absolute pose of a calibrated camera: instances, and what their roots say.
 
-use super::geometry::{least_squares, rays, refined, vector, vectors, Geometry};
+use super::geometry::{cayley, least_squares, null_space, rays, refined, vector, vectors, Geometry};
 use super::instance::{matrix, quaternion, rotation, Instance, Random};
 use crate::geometry::{align_three, Pose, Vector};
 use nalgebra::{DMatrix, DVector, Matrix3, SMatrix, UnitQuaternion, Vector3};
@@ -11,7 +11,7 @@ const NOISE: f64 = 1e-3;
 const POINTS: usize = 10;
 
 /// A pose that carries the frame of the points to that of the camera.
-pub(super) fn pose(random: &mut Random) -> Pose {
+fn pose(random: &mut Random) -> Pose {
     Pose { rotation: matrix(&random.rotation()), translation: random.vector(3.0) }
 }
 
@@ -345,7 +345,7 @@ fn shutter_equations(measured: &[f64]) -> Option<(DMatrix<f64>, DMatrix<f64>)> {
 /// Coefficients of the monomials with centre and velocity eliminated.
 pub(super) fn rolling_shutter_reduced(measured: &[f64]) -> Option<Vec<f64>> {
     let (known, eliminated) = shutter_equations(measured)?;
-    let free = super::geometry::null_space(&eliminated.transpose(), 6)?;
+    let free = null_space(&eliminated.transpose(), 6)?;
     let rest = free.transpose() * known;
     Some((0..6).flat_map(|i| (0..16).map(move |k| (i, k))).map(|cell| rest[cell]).collect())
 }
@@ -390,7 +390,7 @@ pub(super) fn rolling_shutter_1lin(random: &mut Random) -> Option<Instance> {
     // Cayley: any rotation but by 180 degrees.
     shutter.turn = random.vector(0.5);
     let v = shutter.turn;
-    let rotation = super::geometry::cayley(v.as_slice())?;
+    let rotation = cayley(v.as_slice())?;
     let points: Vec<_> = (0..6).map(|_| rotation.transpose() * random.seen()).collect();
     let seen = points.iter().map(|p| shutter.see(rotation * p)).collect::<Option<Vec<_>>>()?;
     let rows: Vec<_> = [0.0].into_iter().chain(seen.iter().map(|p| p.y / p.z)).collect();
@@ -403,5 +403,5 @@ pub(super) fn rolling_shutter_1lin(random: &mut Random) -> Option<Instance> {
 pub(super) fn rolling_shutter_1lin_recovered(root: &[f64], _: &[f64]) -> Option<Vec<Geometry>> {
     let part = |at| vector(root, at);
     let shutter = Shutter { turn: part(0)?, rate: part(3)?, centre: part(6)?, velocity: part(9)? };
-    Some(vec![shutter.geometry(super::geometry::cayley(root)?, root.get(12..)?.to_vec())])
+    Some(vec![shutter.geometry(cayley(root)?, root.get(12..)?.to_vec())])
 }

@@ -4,7 +4,7 @@
 //! multiples of the gradients of the constraints.
 
 use super::absolute::images;
-use super::geometry::{meeting, rays, Geometry};
+use super::geometry::{meeting, rays, vector, Geometry};
 use super::instance::{matrix, Instance, Random};
 use crate::geometry::{Pose, Vector};
 use nalgebra::{Matrix3, Vector2, Vector3};
@@ -35,8 +35,8 @@ fn essential(pose: &Pose) -> Matrix3<f64> {
     pose.translation.cross_matrix() * pose.rotation
 }
 
-/// An instance with constraints between pairs of views `(a, b)`, and the multipliers of them drawn.
-/// Measured: the `poses`, and the image points observed.
+/// An instance with constraints between pairs of views `(a, b)`, whose multipliers are drawn. Measured: the
+/// `poses`, translation and rotation by rows of each, and the image points observed.
 fn constrained(
     random: &mut Random,
     poses: &[Pose],
@@ -65,10 +65,10 @@ fn chained(random: &mut Random, views: usize) -> Option<Instance> {
     let (poses, points) = chain(random, views)?;
     let mut best = images(&points);
     for v in 2..views {
-        let line = (essential(&poses[v - 1]) * rays(&best)[v - 1]).xy();
+        let x = rays(&best);
+        let line = essential(&poses[v - 1]) * x[v - 1];
         // Back onto the line of the point before, which has moved itself, and along it.
-        let x = rays(&best)[v];
-        let off = (essential(&poses[v - 1]) * rays(&best)[v - 1]).dot(&x) / line.norm_squared();
+        let (off, line) = (line.dot(&x[v]) / line.xy().norm_squared(), line.xy());
         let along = random.normal(NOISE) / line.norm();
         best[2 * v] += -line.x * off - line.y * along;
         best[2 * v + 1] += -line.y * off + line.x * along;
@@ -129,7 +129,7 @@ pub(super) fn recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>>
 }
 
 fn point(measured: &[f64], x: Vector, y: Vector) -> Option<Vec<Geometry>> {
-    let translation = super::geometry::vector(measured, 0)?;
+    let translation = vector(measured, 0)?;
     let rotation = Matrix3::from_row_slice(measured.get(3..12)?);
     let depths = meeting(&Pose { rotation, translation }, &x, &y)?;
     let points = vec![x * depths[0]];

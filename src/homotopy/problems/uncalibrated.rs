@@ -1,7 +1,7 @@
 //! Absolute pose of cameras of which not all is known: instances, and what their roots say.
 
 use super::absolute::{flat, images};
-use super::geometry::{null_space, rays, vector, vectors, Geometry};
+use super::geometry::{null_space, rays, vectors, Geometry};
 use super::instance::{matrix, quaternion, rotation, Instance, Random};
 use crate::geometry::{Pose, Vector};
 use nalgebra::{DMatrix, Matrix3, Matrix4, Quaternion, SMatrix, UnitQuaternion, Vector2, Vector3, Vector4};
@@ -72,15 +72,14 @@ pub(super) fn p4p_focal_radial_recovered(root: &[f64], measured: &[f64]) -> Opti
     let last = third * SMatrix::<f64, 8, 1>::from([a, b, c, k * a, k * b, k * c, k, 1.0]);
     let row = |v: &[f64]| Vector4::from_column_slice(v);
     let p = [row(&rows.as_slice()[..4]), row(&rows.as_slice()[4..]), last];
-    let [first, second, third] = p.map(|row| row.xyz().norm());
-    let scales = [first, second, third];
+    let scales = p.map(|row| row.xyz().norm());
     let mut r = Matrix3::from_fn(|i, j| p[i][j] / scales[i]);
     let sign = r.determinant().signum();
     r *= sign;
     let translation = Vector3::from_fn(|i, _| p[i][3] / scales[i] * sign);
     let pose = Pose { rotation: r, translation };
     let points = vectors(measured.get(8..20)?);
-    let focal = Some(first / third);
+    let focal = Some(scales[0] / scales[2]);
     Some(vec![Geometry { focal, distortion: Some(k), ..Geometry::of_points(pose, &points) }])
 }
 
@@ -90,7 +89,7 @@ pub(super) fn pnp_principal_point(random: &mut Random) -> Option<Instance> {
     let centre = Vector2::new(random.between(-0.5, 0.5), random.between(-0.5, 0.5));
     let seen: Vec<_> = (0..4).map(|_| random.seen()).collect();
     let points: Vec<_> = seen.iter().map(|p| q.inverse() * (p - t)).collect();
-    let images = seen.iter().flat_map(|p| (p.xy() / p.z + centre).data.0[0]).collect::<Vec<_>>();
+    let images = seen.iter().flat_map(|p| [p.x / p.z + centre.x, p.y / p.z + centre.y]).collect::<Vec<_>>();
     let depths: Vec<_> = seen.iter().map(|p| p.z).collect();
     let near = [&depths, centre.as_slice(), &quaternion(&q)].concat();
     let pose = Pose { rotation: matrix(&q), translation: t };
@@ -104,11 +103,11 @@ pub(super) fn pnp_principal_point_recovered(root: &[f64], measured: &[f64]) -> O
     let points = vectors(measured.get(8..)?);
     let image = Vector2::new(*measured.first()?, *measured.get(1)?) - centre;
     let translation = image.push(1.0) * *root.first()? - rotation * points.first()?;
-    let truth = Geometry::of_points(Pose { rotation, translation }, &points);
-    Some(vec![Geometry { principal: Some(centre), ..truth }])
+    let geometry = Geometry::of_points(Pose { rotation, translation }, &points);
+    Some(vec![Geometry { principal: Some(centre), ..geometry }])
 }
 
-/// A point with one or two directions at it.
+/// At which of two points each of three directions is.
 const DIRECTIONS: [usize; 3] = [0, 0, 1];
 
 /// Conditions on `K R`, by its columns: the images of three directions, and of the line through both points.
@@ -156,7 +155,7 @@ pub(super) fn relative_pose_focal_recovered(root: &[f64], measured: &[f64]) -> O
     let between = rotation * (points[0] - points[1]);
     let (normal, second) = (rays[0].cross(&rays[1]), between.cross(&rays[1]));
     let depth = second.dot(&normal) / normal.norm_squared();
-    let translation = rays[0] * depth - rotation * vector(points[0].as_slice(), 0)?;
+    let translation = rays[0] * depth - rotation * points[0];
     let pose = Pose { rotation, translation };
     Some(vec![Geometry { focal: Some(1.0 / w), ..Geometry::of_points(pose, &points) }])
 }

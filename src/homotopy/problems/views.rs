@@ -1,6 +1,6 @@
 //! Three views: instances, and what their roots say.
 
-use super::absolute::flat;
+use super::absolute::{flat, images};
 use super::geometry::{carried, cayley, least_squares, null_space, vector, vectors, Geometry};
 use super::instance::{matrix, quaternion, rotation, to_cayley, Instance, Random};
 use crate::geometry::{Pose, Vector};
@@ -56,22 +56,34 @@ impl Focal {
         Instance::plain(measured.collect(), near, truth)
     }
 
-    /// Unknowns of the forms with poses, in units of z of the second view's translation: `1/f`, depths in
-    /// the first so many views, rotations, translations.
+    /// Unknowns of the forms with poses: `1/f`, depths in the first so many views, rotations, translations. Lengths
+    /// are in units of z of the second view's translation, and times the scale of a view's rotation.
     fn with_poses(
         &self,
         views: usize,
-        rotations: impl Fn(&UnitQuaternion<f64>) -> Vec<f64>,
+        rotation: impl Fn(&UnitQuaternion<f64>) -> (Vec<f64>, f64),
     ) -> Option<Instance> {
-        let [first, second] =
-            self.views.poses.map(|pose| pose.translation / self.views.poses[0].translation.z);
-        let z = self.views.poses[0].translation.z;
-        let depths: Vec<f64> = self.views.depths()[..4 * views].iter().map(|d| d / z).collect();
-        let turns = self.views.turns.iter().flat_map(rotations).collect();
-        let near = [vec![1.0 / self.f], depths, turns, vec![first.x, first.y], flat(&[second])].concat();
-        let useful = self.views.turns.iter().all(|q| q.w.abs() > 0.1) && first.norm() < 20.0;
-        useful.then(|| self.instance(near))
+        let turns = self.views.turns.each_ref().map(rotation);
+        let unit = self.views.poses[0].translation.z * turns[0].1;
+        let scales = [1.0, turns[0].1, turns[1].1].map(|scale| scale / unit);
+        let moves = [0, 1].map(|k| self.views.poses[k].translation * scales[k + 1]);
+        let depths = self.views.depths();
+        let depths = depths.iter().enumerate().map(|(k, d)| d * scales[k / 4]).take(4 * views).collect();
+        let rotations = turns.iter().flat_map(|(numbers, _)| numbers.clone()).collect();
+        let near = [vec![1.0 / self.f], depths, rotations, vec![moves[0].x, moves[0].y], flat(&moves[1..])];
+        let useful = self.views.turns.iter().all(|q| q.w.abs() > 0.1) && moves[0].norm() < 20.0;
+        useful.then(|| self.instance(near.concat()))
     }
+}
+
+/// By how much the matrix of a Cayley rotation without its denominator is longer: `1 + |v|^2`.
+fn cayley_scale(v: &[f64]) -> f64 {
+    1.0 + v.iter().map(|v| v * v).sum::<f64>()
+}
+
+/// The same of a rotation.
+fn scale(q: &UnitQuaternion<f64>) -> f64 {
+    1.0 / (q.w * q.w)
 }
 
 /// Rays of a view of a camera with this focal length.
@@ -97,36 +109,45 @@ pub(super) fn trifocal_focal_recovered(root: &[f64], measured: &[f64]) -> Option
 }
 
 pub(super) fn trifocal_focal_18(random: &mut Random) -> Option<Instance> {
-    Focal::new(random)?.with_poses(1, |q| quaternion(q).to_vec())
+    Focal::new(random)?.with_poses(1, |q| (quaternion(q).to_vec(), 1.0))
 }
 
 pub(super) fn trifocal_focal_24(random: &mut Random) -> Option<Instance> {
-    Focal::new(random)?.with_poses(3, |q| to_cayley(q).to_vec())
+    Focal::new(random)?.with_poses(3, |q| (to_cayley(q).to_vec(), scale(q)))
 }
 
 pub(super) fn trifocal_focal_26(random: &mut Random) -> Option<Instance> {
-    Focal::new(random)?.with_poses(3, |q| quaternion(q).to_vec())
+    Focal::new(random)?.with_poses(3, |q| (quaternion(q).to_vec(), 1.0))
 }
 
 pub(super) fn trifocal_focal_18_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
-    with_poses(root, measured, [rotation(root.get(5..9)?)?, rotation(root.get(9..13)?)?], 13)
+    with_poses(root, measured, [rotation(root.get(5..9)?)?, rotation(root.get(9..13)?)?], [1.0; 2], 13)
 }
 
 pub(super) fn trifocal_focal_24_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
-    with_poses(root, measured, [cayley(root.get(13..16)?)?, cayley(root.get(16..19)?)?], 19)
+    let (first, second) = (root.get(13..16)?, root.get(16..19)?);
+    let scales = [cayley_scale(first), cayley_scale(second)];
+    with_poses(root, measured, [cayley(first)?, cayley(second)?], scales, 19)
 }
 
 pub(super) fn trifocal_focal_26_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
-    with_poses(root, measured, [rotation(root.get(13..17)?)?, rotation(root.get(17..21)?)?], 21)
+    with_poses(root, measured, [rotation(root.get(13..17)?)?, rotation(root.get(17..21)?)?], [1.0; 2], 21)
 }
 
-/// What the forms with poses say, in the unit of [`trifocal_focal_recovered`].
-fn with_poses(root: &[f64], measured: &[f64], turns: [Matrix3<f64>; 2], at: usize) -> Option<Vec<Geometry>> {
+/// What the forms with poses say, in the unit of [`trifocal_focal_recovered`]; lengths of views 2 and 3 are
+/// times `scales`, translations begin at `at`.
+fn with_poses(
+    root: &[f64],
+    measured: &[f64],
+    turns: [Matrix3<f64>; 2],
+    scales: [f64; 2],
+    at: usize,
+) -> Option<Vec<Geometry>> {
     // Cameras turned by half a turn have the focal length with the other sign.
     let f = 1.0 / *root.first().filter(|w| **w > 0.0)?;
     let unit = *root.get(1)?;
     let translations = [Vector3::new(*root.get(at)?, *root.get(at + 1)?, 1.0), vector(root, at + 2)?];
-    let pose = |k: usize| Pose { rotation: turns[k], translation: translations[k] / unit };
+    let pose = |k: usize| Pose { rotation: turns[k], translation: translations[k] / (unit * scales[k]) };
     let poses = vec![pose(0), pose(1)];
     let depths = root.get(1..5)?.iter().map(|a| a / unit);
     let first: Vec<_> = focal_rays(measured, 0, f).iter().zip(depths).map(|(ray, a)| ray * a).collect();
@@ -142,31 +163,37 @@ pub(super) fn trifocal_lines(random: &mut Random) -> Option<Instance> {
     let lines = [random.vector(1.0), random.vector(1.0)].map(|d| d / d.z);
     let [second, third] = views.poses.map(|pose| lines.map(|d| pose.rotation * d));
     let lines = [lines, second, third];
-    let (mut images, mut speeds) = (Vec::new(), Vec::new());
+    let (mut across, mut speeds) = (Vec::new(), Vec::new());
     for (view, lines) in views.points.iter().zip(&lines) {
         for (p, d) in view.iter().zip(lines) {
             // d = g (u, v, 1) + speed (x, y, 0)
-            let across: Vector2<f64> = d.xy() - p.xy() * (d.z / p.z);
-            images.extend(across.normalize().iter());
-            speeds.push(across.norm());
+            let image: Vector2<f64> = d.xy() - p.xy() * (d.z / p.z);
+            across.extend(image.normalize().iter());
+            speeds.push(image.norm());
         }
     }
-    let measured = [super::absolute::images(views.points.iter().flatten()), images].concat();
-    let along = lines[1..].iter().flatten().map(|d| d.z).collect();
-    let moves = views.poses.map(|pose| pose.translation);
+    let measured = [images(views.points.iter().flatten()), across].concat();
+    let scales = [1.0, scale(&views.turns[0]), scale(&views.turns[1])];
+    let along =
+        lines.iter().zip(scales).skip(1).flat_map(|(lines, scale)| lines.map(|d| d.z * scale)).collect();
+    let moves = [0, 1].map(|k| views.poses[k].translation * scales[k + 1]);
+    let depths = views.depths().iter().enumerate().skip(1).map(|(k, d)| d * scales[k / 3]).collect();
     let turns = views.turns.iter().flat_map(to_cayley).collect();
     let useful = lines[0].iter().all(|d| d.norm() < 5.0) && speeds.iter().all(|s| *s > 0.05);
-    let near = [views.depths()[1..].to_vec(), along, speeds, flat(&moves), turns].concat();
+    speeds.iter_mut().enumerate().for_each(|(k, speed)| *speed *= scales[k / 2]);
+    let near = [depths, along, speeds, flat(&moves), turns].concat();
     useful.then(|| Instance::plain(measured, near, views.geometry()))
 }
 
 /// The unit of length is the depth of the first point in the first view.
 pub(super) fn trifocal_lines_recovered(root: &[f64], _: &[f64]) -> Option<Vec<Geometry>> {
+    let turn = |k: usize| root.get(24 + 3 * k..27 + 3 * k);
+    let scales = [1.0, cayley_scale(turn(0)?), cayley_scale(turn(1)?)];
     let pose = |k: usize| {
-        let rotation = cayley(root.get(24 + 3 * k..)?)?;
-        Some(Pose { rotation, translation: vector(root, 18 + 3 * k)? })
+        Some(Pose { rotation: cayley(turn(k)?)?, translation: vector(root, 18 + 3 * k)? / scales[k + 1] })
     };
     let depths = [&[1.0], root.get(..8)?].concat();
+    let depths = depths.iter().enumerate().map(|(k, d)| d / scales[k / 3]).collect();
     Some(vec![Geometry { poses: vec![pose(0)?, pose(1)?], depths, ..Geometry::default() }])
 }
 
