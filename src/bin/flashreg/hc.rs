@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 /// A start by the degrees of the equations is chosen up to so many paths; beyond, monodromy.
 const FEW_PATHS: u128 = 4096;
 
+type Numbers = Vec<Complex<f64>>;
+
 #[derive(Args)]
 pub struct Hc {
     #[command(subcommand)]
@@ -163,7 +165,7 @@ impl Hc {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<Complex<f64>>> {
+fn read(path: &Path) -> anyhow::Result<Numbers> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     numbers::parse(&text).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))
 }
@@ -215,7 +217,7 @@ impl Solve {
         &self,
         system: &System,
         problem: Option<&Problem>,
-    ) -> anyhow::Result<(Vec<Complex<f64>>, Option<Vec<f64>>)> {
+    ) -> anyhow::Result<(Numbers, Option<Vec<f64>>)> {
         if let Some(path) = &self.measured {
             let problem = problem.context("--measured is for problems of the library")?;
             let measured: Vec<f64> = read(path)?.iter().map(|v| v.re).collect();
@@ -251,8 +253,8 @@ impl Solve {
         &self,
         system: System,
         problem: Option<&Problem>,
-        target: Vec<Complex<f64>>,
-    ) -> anyhow::Result<(System, StartSet, Vec<Complex<f64>>)> {
+        target: Numbers,
+    ) -> anyhow::Result<(System, StartSet, Numbers)> {
         if let Some(problem) = problem {
             let (system, start) = problem.prepared(self.seed)?;
             let target =
