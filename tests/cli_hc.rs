@@ -75,11 +75,41 @@ fn the_library_is_listed_solved_and_measured() {
         ["p3p", "five_point", "katsura10"].iter().all(|n| text.lines().any(|l| l.starts_with(n))),
         "{text}"
     );
+    // The table of the README has the same problems, unknowns and roots.
+    let readme = include_str!("../README.md");
+    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split_whitespace().collect()).collect();
+    let row = |words: &Vec<&str>| format!("| `{}` | {} | {} |", words[0], words[1], words[3]);
+    let table: Vec<String> = rows.iter().map(row).collect();
+    let written = readme.lines().skip_while(|l| !l.starts_with("| problem | unknowns | roots |")).skip(2);
+    let written: Vec<&str> = written.take_while(|l| l.starts_with('|')).collect();
+    assert_eq!(written.len(), table.len());
+    for (written, row) in written.iter().zip(&table) {
+        assert!(written.starts_with(row.as_str()), "{written} is not {row}");
+    }
+    // Nothing is cut where no sentence ends.
+    assert!(!text.lines().any(|l| l.ends_with("et al")), "{text}");
     let answer = json(folder.path(), "solve katsura3 --json");
     assert_eq!((&answer["counts"]["ok"], answer["roots"].as_array().map(Vec::len)), (&8.into(), Some(8)));
     let roots = |seed: u32| json(folder.path(), &format!("solve p3p --seed {seed} --json"))["roots"].clone();
     assert_eq!(roots(4), roots(4));
     assert_ne!(roots(4), roots(5));
+    let focal = |answer: Value| {
+        let all = answer["geometry"].as_array().expect("geometry").clone();
+        all.iter().filter(|g| g["in_front"] == true).filter_map(|g| g["focal"].as_f64()).collect::<Vec<_>>()
+    };
+    let drawn = focal(json(folder.path(), "solve p4p_focal_radial --seed 4 --json"));
+    let instance = flashreg::homotopy::problems::find("p4p_focal_radial").and_then(|p| p.instance(4));
+    let instance = instance.expect("an instance");
+    let truth = instance.truth.focal.expect("a focal length");
+    assert!(drawn.iter().any(|f| (f - truth).abs() < 1e-6), "{drawn:?} {truth}");
+    let text: String = instance.measured.iter().map(|v| format!("{v:e}\n")).collect();
+    std::fs::write(folder.path().join("measured.txt"), text).expect("written");
+    let given = json(folder.path(), "solve p4p_focal_radial --measured measured.txt --json");
+    assert_eq!(focal(given).len(), drawn.len());
+    assert!(error(folder.path(), "solve optimal_pnp --measured none.txt").contains("none.txt"));
+    std::fs::write(folder.path().join("measured.txt"), "1\n2\n").expect("written");
+    let refused = error(folder.path(), "solve optimal_pnp --measured measured.txt");
+    assert!(refused.contains("measured"), "{refused}");
     let bench = json(folder.path(), "bench p3p triangulation_2 --instances 5 --json");
     let rows = bench["problems"].as_array().expect("rows");
     assert_eq!((rows.len(), &rows[0]["problem"], &rows[0]["expected"]), (2, &"p3p".into(), &20.into()));

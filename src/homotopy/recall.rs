@@ -7,7 +7,6 @@ use super::roots::Solution;
 use super::solver::{Backend, Solver};
 use super::system::System;
 use super::track::Settings;
-use crate::geometry::pose_error;
 use crate::status::TrackStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -28,9 +27,9 @@ pub struct Recall {
     pub truths: usize,
     /// Of these, how many were found.
     pub true_found: usize,
-    /// Instances whose pose the roots tell.
+    /// Instances whose geometry is known: poses, and what else the problem tells.
     pub poses: usize,
-    /// Of these, how many times it is the true one to 1e-6 rad and 1e-6 of the scene.
+    /// Of these, how many times a root tells the true one to 1e-6 rad and 1e-6 of the scene.
     pub poses_right: usize,
     /// Roots with status ok that are none.
     pub wrong: usize,
@@ -130,15 +129,9 @@ pub fn recall(
         recall.truths += 1;
         let truth = newton(system, instance.near.clone(), &target);
         recall.true_found += usize::from(truth.is_some_and(|t| distinct.find(&t).is_some()));
-        if let Some(truth) = &instance.pose {
-            recall.poses += 1;
-            let images = solution.found().flat_map(|r| system.orbit(r.point)).collect::<Vec<_>>();
-            let right = images.iter().filter_map(|root| problem.pose(root, &target)).any(|pose| {
-                let (angle, shift) = pose_error(&pose.to_rigid(), &truth.to_rigid());
-                angle < 1e-6 && shift < 1e-6 * (1.0 + truth.translation.norm())
-            });
-            recall.poses_right += usize::from(right);
-        }
+        recall.poses += 1;
+        let all = solution.found().flat_map(|r| problem.geometry(system, r.point, &instance.measured));
+        recall.poses_right += usize::from(all.into_iter().any(|one| one.is_close(&instance.truth, 1e-6)));
     }
     recall.ms = median(&mut times).unwrap_or(0.0);
     recall.kernel_ms = median(&mut kernel_times);

@@ -5,19 +5,22 @@ use super::hc_lu::BenchLu;
 use super::say;
 use anyhow::{bail, Context};
 use clap::{Args, Subcommand};
+use flashreg::geometry::{Pose, Vector};
 use flashreg::homotopy::monodromy::{monodromy, random_parameters, trace_test, Options, Progress, STRAIGHT};
-use flashreg::homotopy::problems::{all, find, Problem};
+use flashreg::homotopy::problems::{all, find, Geometry, Problem};
 use flashreg::homotopy::recall::{recall, Recall};
 use flashreg::homotopy::{numbers, Backend, Settings, Solution, Solver, StartSet, System};
 use flashreg::status::TrackStatus;
 use indicatif::{ProgressBar, ProgressStyle};
-use nalgebra::Complex;
+use nalgebra::{Complex, Matrix3};
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A start by the degrees of the equations is chosen up to so many paths; beyond, monodromy.
 const FEW_PATHS: u128 = 4096;
+
+type Numbers = Vec<Complex<f64>>;
 
 #[derive(Args)]
 pub struct Hc {
@@ -51,6 +54,10 @@ struct Solve {
     /// instance of the problem]
     #[arg(long, value_name = "FILE")]
     target: Option<PathBuf>,
+    /// What was measured, one number a line, in the order of the instances of a problem of the library:
+    /// the parameters are computed from it, and roots are followed by what they say about the scene
+    #[arg(long, value_name = "FILE", conflicts_with = "target")]
+    measured: Option<PathBuf>,
     /// A start set that `flashreg hc start` wrote
     #[arg(long, value_name = "FILE", conflicts_with_all = ["start_params", "start_sols"])]
     start: Option<PathBuf>,
@@ -158,7 +165,7 @@ impl Hc {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<Complex<f64>>> {
+fn read(path: &Path) -> anyhow::Result<Numbers> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     numbers::parse(&text).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))
 }
@@ -179,13 +186,7 @@ fn load(name: &str) -> anyhow::Result<(System, Option<Problem>)> {
 impl Solve {
     fn run(self) -> anyhow::Result<()> {
         let (mut system, problem) = load(&self.system)?;
-        let drawn = || problem.as_ref().and_then(|p| p.instance(self.seed)).map(|i| i.parameters);
-        let target = match &self.target {
-            Some(path) => read(path)?,
-            None => {
-                system.values.clone().or_else(drawn).context("no target: --target, or values in the form")?
-            }
-        };
+        let (target, measured) = self.target(&system, problem.as_ref())?;
         if target.len() != system.size().1 {
             bail!("{} parameters in the target, the system has {}", target.len(), system.size().1);
         }
@@ -203,8 +204,35 @@ impl Solve {
         let deadline = budget.then(|| begin + Duration::from_secs_f64(self.budget_ms.min(1e9) * 1e-3));
         let solution = solver.solve(&[target], deadline).remove(0);
         let ms = begin.elapsed().as_secs_f64() * 1e3;
-        self.print(&solver, &solution, ms);
+        let geometry = problem.zip(measured).map(|(problem, measured)| {
+            let told = solution.found().map(|root| problem.geometry(solver.system(), &root.point, &measured));
+            told.flatten().collect::<Vec<_>>()
+        });
+        self.print(&solver, &solution, geometry.unwrap_or_default(), ms);
         Ok(())
+    }
+
+    /// The parameters of the target, and what was measured where it is known.
+    fn target(
+        &self,
+        system: &System,
+        problem: Option<&Problem>,
+    ) -> anyhow::Result<(Numbers, Option<Vec<f64>>)> {
+        if let Some(path) = &self.measured {
+            let problem = problem.context("--measured is for problems of the library")?;
+            let measured: Vec<f64> = read(path)?.iter().map(|v| v.re).collect();
+            let target = problem.parameters(&measured);
+            return Ok((target.context("no parameters follow from what was measured")?, Some(measured)));
+        }
+        if let Some(path) = &self.target {
+            return Ok((read(path)?, None));
+        }
+        if let Some(values) = &system.values {
+            return Ok((values.clone(), None));
+        }
+        let drawn = problem.and_then(|p| p.instance(self.seed));
+        let instance = drawn.context("no target: --target, or values in the form")?;
+        Ok((instance.parameters, Some(instance.measured)))
     }
 
     /// The start set of the options.
@@ -225,8 +253,8 @@ impl Solve {
         &self,
         system: System,
         problem: Option<&Problem>,
-        target: Vec<Complex<f64>>,
-    ) -> anyhow::Result<(System, StartSet, Vec<Complex<f64>>)> {
+        target: Numbers,
+    ) -> anyhow::Result<(System, StartSet, Numbers)> {
         if let Some(problem) = problem {
             let (system, start) = problem.prepared(self.seed)?;
             let target =
@@ -246,7 +274,7 @@ impl Solve {
         Ok((system, start, target))
     }
 
-    fn print(&self, solver: &Solver, solution: &Solution, ms: f64) {
+    fn print(&self, solver: &Solver, solution: &Solution, geometry: Vec<Geometry>, ms: f64) {
         let system = solver.system();
         let counts: serde_json::Map<String, Value> =
             TrackStatus::ALL.iter().map(|s| (s.name().into(), solution.count(*s).into())).collect();
@@ -263,7 +291,8 @@ impl Solve {
                 }
             }
             say(json!({"system": system.name, "unknowns": system.unknowns, "tracks": solution.roots.len(),
-                "roots": roots, "counts": counts, "ms": ms, "kernel_ms": solver.kernel_ms()}));
+                "roots": roots, "geometry": geometry.iter().map(geometry_json).collect::<Vec<_>>(),
+                "counts": counts, "ms": ms, "kernel_ms": solver.kernel_ms()}));
             return;
         }
         for root in solution.found() {
@@ -273,12 +302,44 @@ impl Solve {
                 say(format!("{}   residual {:.1e}", text.join("   "), root.residual));
             }
         }
+        geometry.iter().for_each(|one| say(geometry_line(one)));
         let counts: Vec<String> =
             counts.iter().filter(|(_, n)| **n != 0).map(|(name, n)| format!("{n} {name}")).collect();
         let kernel =
             solver.kernel_ms().map_or(String::new(), |ms| format!(", of that the kernel {ms:.3} ms"));
         say(format!("{} tracks: {}; {ms:.3} ms{kernel}", solution.roots.len(), counts.join(", ")));
     }
+}
+
+fn geometry_json(one: &Geometry) -> Value {
+    let list = |v: &Vector| v.as_slice().to_vec();
+    let rows = |r: &Matrix3<f64>| (0..3).map(|i| list(&r.row(i).transpose())).collect::<Vec<_>>();
+    let pose = |p: &Pose| json!({"rotation": rows(&p.rotation), "translation": list(&p.translation)});
+    json!({"poses": one.poses.iter().map(pose).collect::<Vec<_>>(), "focal": one.focal,
+        "principal": one.principal.map(|c| [c.x, c.y]), "distortion": one.distortion,
+        "rate": one.motion.map(|m| list(&m[0])), "velocity": one.motion.map(|m| list(&m[1])),
+        "points": one.points.iter().map(list).collect::<Vec<_>>(), "direction": one.direction.map(|d| list(&d)),
+        "depths": one.depths, "in_front": one.is_in_front()})
+}
+
+/// What is known of the scene; rotations as vectors, rad.
+fn geometry_line(one: &Geometry) -> String {
+    let vector = |name: &str, v: &Vector| format!("{name} ({:.7}, {:.7}, {:.7})", v.x, v.y, v.z);
+    let pose = |p: &Pose| {
+        let turn = p.to_rigid().rotation.scaled_axis();
+        format!("{}, {}", vector("rotation", &turn), vector("translation", &p.translation))
+    };
+    let mut parts: Vec<String> = one.poses.iter().map(pose).collect();
+    parts.extend(one.focal.map(|f| format!("focal length {f:.7}")));
+    parts.extend(one.principal.map(|c| format!("principal point ({:.7}, {:.7})", c.x, c.y)));
+    parts.extend(one.distortion.map(|k| format!("distortion {k:.7}")));
+    if let Some([rate, velocity]) = &one.motion {
+        parts.extend([vector("rate", rate), vector("velocity", velocity)]);
+    }
+    parts.extend(one.points.iter().map(|p| vector("point", p)));
+    parts.extend(one.direction.iter().map(|d| vector("direction", d)));
+    let place = if one.is_in_front() { "" } else { "   (points behind a camera)" };
+    format!("{}{place}", parts.join("; "))
 }
 
 impl Bench {
@@ -298,7 +359,7 @@ impl Bench {
                 "found/expected",
                 "%",
                 "true found",
-                "pose",
+                "geometry",
                 "wrong",
                 "silent",
                 "steps",
@@ -441,6 +502,13 @@ fn by_degrees(system: &System, options: &Options) -> anyhow::Result<StartSet> {
     Ok(StartSet { parameters, roots })
 }
 
+/// Up to a full stop after which a sentence begins, or the end.
+fn first_sentence(text: &str) -> &str {
+    let begins = |rest: &str| rest.starts_with(". ") && rest[2..].starts_with(char::is_uppercase);
+    let end = text.char_indices().map(|(at, _)| at).find(|&at| begins(&text[at..]));
+    text[..end.unwrap_or(text.len())].trim_end().trim_end_matches('.')
+}
+
 fn list() -> anyhow::Result<()> {
     say(format!(
         "{:<26} {:>8} {:>10} {:>8} {:>9}  about",
@@ -449,8 +517,8 @@ fn list() -> anyhow::Result<()> {
     for problem in all() {
         let system = problem.system()?;
         let (n, p) = system.size();
-        let start = if problem.start.is_some() { "monodromy" } else { "degrees" };
-        let about = system.about.split(". ").next().unwrap_or_default().trim_end_matches('.');
+        let start = if problem.start.is_some() { "stored" } else { "degrees" };
+        let about = first_sentence(&system.about);
         say(format!("{:<26} {n:>8} {p:>10} {:>8} {start:>9}  {about}", problem.name, problem.expected));
     }
     Ok(())

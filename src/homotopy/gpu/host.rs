@@ -178,6 +178,15 @@ fn the_kernel_follows_tracks_as_the_cpu_does() {
 }
 
 #[test]
+fn problems_of_the_library_fit_a_block() {
+    for problem in crate::homotopy::problems::all() {
+        let compiled = Compiled::new(&problem.system().expect("a system"));
+        let made = source(&compiled, Tiling { lanes: WARP, warps: 1 });
+        assert!(made.is_ok(), "{}: {:?}", problem.name, made.err());
+    }
+}
+
+#[test]
 fn the_kernel_compiles_for_systems_of_any_size() {
     let nvrtc = match crate::gpu::nvrtc::Nvrtc::get() {
         Ok(nvrtc) => nvrtc,
