@@ -11,8 +11,6 @@ use rand_pcg::Pcg64Mcg;
 const MAGIC: &[u8; 8] = b"FRSTART1";
 /// A total-degree start with more paths than this is refused.
 pub const MAX_PATHS: u128 = 200_000;
-/// The longest note, bytes.
-const MAX_NOTE: u128 = 1000;
 
 /// Why there is no start set.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +66,8 @@ pub struct StartSet {
 
 impl StartSet {
     /// As bytes: magic, fingerprint of the equations, three counts (u32), parameters in double and
-    /// roots in single precision, all little-endian; then the note.
+    /// roots in single precision, all little-endian; then, unless it is empty, length (u32) and bytes of
+    /// the note.
     pub fn to_bytes(&self, system: &System) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(system.fingerprint().to_le_bytes());
@@ -84,7 +83,10 @@ impl StartSet {
             bytes.extend((value.re as f32).to_le_bytes());
             bytes.extend((value.im as f32).to_le_bytes());
         }
-        bytes.extend(self.note.as_bytes());
+        if !self.note.is_empty() {
+            bytes.extend((self.note.len() as u32).to_le_bytes());
+            bytes.extend(self.note.as_bytes());
+        }
         bytes
     }
 
@@ -97,10 +99,7 @@ impl StartSet {
         let mut count = || Ok(u32::from_le_bytes(take(&mut rest)?) as usize);
         let (p, n, roots) = (count()?, count()?, count()?);
         let numbers = 16 * p as u128 + 8 * n as u128 * roots as u128;
-        if (n, p) != system.size()
-            || (rest.len() as u128) < numbers
-            || rest.len() as u128 > numbers + MAX_NOTE
-        {
+        if (n, p) != system.size() || (rest.len() as u128) < numbers {
             return Err(StartError::Format);
         }
         let mut double = || Ok(f64::from_le_bytes(take(&mut rest)?));
@@ -109,6 +108,10 @@ impl StartSet {
         let mut root =
             || (0..n).map(|_| Ok(Complex::new(single()?, single()?))).collect::<Result<Vec<_>, _>>();
         let roots = (0..roots).map(|_| root()).collect::<Result<_, StartError>>()?;
+        let length = if rest.is_empty() { 0 } else { u32::from_le_bytes(take(&mut rest)?) as usize };
+        if rest.len() != length {
+            return Err(StartError::Format);
+        }
         let note = std::str::from_utf8(rest).map_err(|_| StartError::Format)?.to_owned();
         Self { parameters, roots, note }.checked(system)
     }
