@@ -4,7 +4,4 @@
 #include "bound.cu"
 #include "cliques.cu"
 #include "hypotheses.cu"
-#include "choose.cu"
-#include "refine.cu"
 #include "examine.cu"
-#include "frame.cu"

@@ -102,7 +102,7 @@ __device__ inline u32 offer(const Work& m, u32 start, u32 kept, u32 room, u32 mo
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) bound(const Memory memory, const u32 round) {
     const Work m(memory, round);
     __shared__ Bound b;
-    Totals& totals = m.totals[round];
+    Totals& totals = m.findings->totals[round];
     const u32 n = m.n, words = m.words, capacity = m.frame->row_capacity, k = 2 * threadIdx.x;
     clear_low(b.low);
     u32 best = 0, cut_rows = 0, cut_voters = 0, cut_edges = 0, cut_pool = 0;
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) bound(const Memory 
         const u32 bits_low = __popcll(low), above = __popcll(low_above) + __popcll(high_above);
         const u32 bits = (bits_low + __popcll(high)) | above << 16;
         u32 all;
-        const u32 less = block_prefix(bits, b, all) - bits, before = less & 0xffffu, place = less >> 16;
+        const u32 less = block_prefix(bits, b.sums, all) - bits, before = less & 0xffffu, place = less >> 16;
         const u32 left = before < capacity ? capacity - before : 0;
         b.voters[threadIdx.x] =
             as_quad(first_bits(low, left), first_bits(high, bits_low < left ? left - bits_low : 0));
@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) bound(const Memory 
             u32 own = 0, here;
 #pragma unroll
             for (u32 i = 0; i < OWN_ENDS; ++i) own += first + i < count && b.scores[first + i] > 0;
-            u32 nth = with_votes + block_prefix(own, b, here) - own;
+            u32 nth = with_votes + block_prefix(own, b.sums, here) - own;
 #pragma unroll
             for (u32 i = 0; i < OWN_ENDS; ++i) {
                 const u32 e = first + i;
@@ -171,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) bound(const Memory 
         cut_edges += with_votes - kept;
         cut_pool += kept > m.frame->pool_size ? kept - m.frame->pool_size : 0;
     }
-    add_low(m, totals, b.low, best);
+    add_low(m, totals, b.low, b.sums, best);
     if (threadIdx.x == 0) {
         if (cut_rows > 0) atomicAdd(&totals.cut_rows, cut_rows);
         if (cut_voters > 0) atomicAdd(&totals.cut_voters, cut_voters);

@@ -1,8 +1,12 @@
 // The hypotheses worth refining: the best that lie apart. The arithmetic is that of
 // src/registration/{candidates,layout}.rs, operation by operation.
-#include "common.cuh"
+#ifndef FLASHREG_CHOOSE_CU
+#define FLASHREG_CHOOSE_CU
+#include "sums.cuh"
 
-#define CHOOSE_THREADS 1024
+#define NO_SLOT 0xffffffffu
+// Slots of a thread that are looked at together.
+#define SLOTS 8
 
 // Mean squared distance by which two poses lay the points of the probe apart.
 __device__ inline float apart2(const Frame& frame, const float4* a, const float4* b) {
@@ -20,18 +24,6 @@ __device__ inline float apart2(const Frame& frame, const float4* a, const float4
     return sum;
 }
 
-__device__ inline u32 warp_highest(u32 value) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    return __reduce_max_sync(FULL, value);
-#else
-    for (u32 step = WARP / 2; step > 0; step /= 2) {
-        const u32 other = __shfl_xor_sync(FULL, value, step);
-        value = other > value ? other : value;
-    }
-    return value;
-#endif
-}
-
 // A hypothesis: score, inliers, and its slot from behind; the better is the greater.
 struct Rank {
     u32 score, inliers, from_behind;
@@ -45,65 +37,70 @@ struct Rank {
     // The best of the warp.
     __device__ inline Rank best() const {
         Rank found;
-        found.score = warp_highest(score);
+        found.score = warp_max(score);
         bool in = score == found.score;
-        found.inliers = warp_highest(in ? inliers : 0);
+        found.inliers = warp_max(in ? inliers : 0);
         in = in && inliers == found.inliers;
-        found.from_behind = warp_highest(in ? from_behind : 0);
+        found.from_behind = warp_max(in ? from_behind : 0);
         return found;
     }
 };
 
-// Chooses the best hypotheses that lie apart, best first, the order being score, inliers, then the
-// order of the triples. One block.
-extern "C" __global__ void __launch_bounds__(CHOOSE_THREADS) choose(const Memory memory, const u32 round) {
-    const Work m(memory, round);
+// Slot of hypothesis `nth` (from 0) of those worth refining: the best that lie apart, best first, the
+// order being score, inliers, then the order of the triples. A whole block finds it, and those before
+// it, for itself.
+__device__ u32 choose(const Work& m, u32 round, u32 nth) {
     __shared__ float4 chosen[MAX_CANDIDATES][3];
-    __shared__ Rank ranks[WARP];
-    begin(m, round, REFINE);
+    __shared__ Rank ranks[LANE_WARPS];
     const Rank none = {0, 0, 0};
     const Frame& frame = *m.frame;
-    const u32 count = m.pivots_wanted * m.per_pivot, wanted = frame.candidates[round];
-    u32* out = m.chosen + round * (MAX_CANDIDATES + 1);
-    u32 found = 0, usable = 0, best = 0;
-    // Slots of the thread that are out for good; those beyond the bits are looked at again.
+    const u32 count = m.pivots_wanted * m.per_pivot;
+    u32 best = 0;
+    // Slots of the thread that are near one that was chosen; for those beyond the bits it is found again.
     u64 out_of_it = 0;
-    for (; found < wanted; ++found) {
+    for (u32 found = 0;; ++found) {
         Rank first = none;
-#pragma unroll 4
-        for (u32 s = threadIdx.x, k = 0; s < count; s += CHOOSE_THREADS, ++k) {
-            const u64 bit = k < 64 ? 1ull << k : 0;
-            if (out_of_it & bit) continue;
-            const uint2 support = m.support[s];
-            const Rank own = {support.x, support.y, ~s};
-            usable += found == 0 && support.y > 0;
-            // Less than half the support of the best is not refined to beat it.
-            if (support.y == 0 || 2 * (u64)support.x < best) {
-                out_of_it |= bit;
-                continue;
+        u32 usable = 0;
+        for (u32 start = threadIdx.x, k = 0; start < count; start += SLOTS * LANES, k += SLOTS) {
+            uint2 support[SLOTS];
+#pragma unroll
+            for (u32 i = 0; i < SLOTS; ++i) {
+                const u32 s = start + i * LANES;
+                support[i] = s < count ? m.support[s] : make_uint2(0, 0);
             }
-            // From those before the last it is apart already, or was found not to be.
-            bool apart = true;
-            for (u32 c = bit != 0 && found > 0 ? found - 1 : 0; c < found; ++c) {
-                apart = apart && apart2(frame, chosen[c], m.singles + 3 * (u64)s) > frame.theta2;
+#pragma unroll
+            for (u32 i = 0; i < SLOTS; ++i) {
+                const u32 s = start + i * LANES;
+                const u64 bit = k < 64 ? 1ull << (k + i) : 0;
+                const Rank own = {support[i].x, support[i].y, ~s};
+                usable += own.inliers > 0;
+                // Less than half the support of the best is not refined to beat it.
+                if (out_of_it & bit || own.inliers == 0 || 2 * (u64)own.score < best) continue;
+                // From those before the last it is apart already, or was found not to be.
+                bool apart = true;
+                for (u32 c = bit != 0 && found > 0 ? found - 1 : 0; c < found; ++c) {
+                    apart = apart && apart2(frame, chosen[c], m.singles + 3 * (u64)s) > frame.theta2;
+                }
+                if (!apart) out_of_it |= bit;
+                if (apart && own.above(first)) first = own;
             }
-            if (!apart) out_of_it |= bit;
-            if (apart && own.above(first)) first = own;
+        }
+        if (nth == 0) {
+            usable = warp_sum(usable);
+            if (lane_id() == 0 && usable > 0) atomicAdd(&m.findings->totals[round].usable, usable);
         }
         // The best of the block.
         first = first.best();
         __syncthreads();
         if (lane_id() == 0) ranks[warp_id()] = first;
         __syncthreads();
-        first = ranks[lane_id()].best();
-        if (first.inliers == 0) break;
+        first = ranks[lane_id() % LANE_WARPS].best();
+        if (first.inliers == 0) return NO_SLOT;
         const u32 slot = ~first.from_behind;
+        if (found == nth) return slot;
         if (found == 0) best = first.score;
         if (threadIdx.x < 3) chosen[found][threadIdx.x] = m.singles[3 * (u64)slot + threadIdx.x];
-        if (threadIdx.x == 0) out[1 + found] = slot;
         __syncthreads();
     }
-    if (threadIdx.x == 0) out[0] = found;
-    usable = warp_sum(usable);
-    if (lane_id() == 0 && usable > 0) atomicAdd(&m.totals[round].usable, usable);
 }
+#endif

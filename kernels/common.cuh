@@ -44,8 +44,6 @@ struct Frame {
     u32 n, padded, words;
     // Pivots of the first search and of that of the rivals, triples per pivot.
     u32 pivots[2], per_pivot;
-    // Hypotheses that are refined after each search.
-    u32 candidates[2];
     // What there is besides the points; 0 or 1.
     u32 has_heights, has_ids, has_vertical, has_weights;
     // Length of what came in, a multiple of 16.
@@ -76,9 +74,7 @@ struct Totals {
     u64 ends;
     // Edges with this score are pivots in the order of their ends; above it all are.
     u32 threshold;
-    // Edges above the threshold.
-    u32 above;
-    // Edges at the threshold that the last phase has to place; zero if all at it are placed already.
+    // Edges at the threshold that are pivots, if there is no room for all at it.
     u32 ties;
     // Pivots.
     u32 pivots;
@@ -86,7 +82,7 @@ struct Totals {
     u32 triples;
     // Hypotheses with an inlier.
     u32 usable;
-    // Keys written so far, and edges at the threshold beside them, more than are wanted.
+    // Keys written, and edges at the threshold beside them, more than are wanted.
     u32 placed, tied;
     // Edges that the list would hold; they are in it if there is room for all.
     u32 listed;
@@ -95,6 +91,7 @@ struct Totals {
     // What the capacities of the bounded search cut off, see `Truncation` of
     // src/registration/result.rs.
     u32 cut_rows, cut_voters, cut_edges, cut_pool;
+    u32 reserved;
 };
 
 // A pose (rotation row by row, translation, between the centred frames) with its support.
@@ -114,10 +111,14 @@ struct Rival {
     u32 reserved;
 };
 
+// Counters of blocks that are done: those that refine after the first search; those that a frame ends
+// with.
+enum Counter { REFINED, FRAME, COUNTERS };
+
 #define MAX_RIVALS (MAX_CANDIDATES + 1 + MAX_CANDIDATES)
 
 // Stages whose beginnings are noted.
-enum Stage { UPLOAD, FOG, SOG, PIVOTS, CLIQUES, HYPOTHESES, REFINE, END, STAGES };
+enum Stage { FOG, SOG, PIVOTS, CLIQUES, HYPOTHESES, REFINE, END, STAGES };
 
 // What a frame finds, see src/registration/findings.rs.
 struct Findings {
@@ -146,7 +147,6 @@ struct Memory {
     // What came in, all in one piece: at HEAD the numbers (source x y z, target x y z, weight), then
     // heights and identities of source and target, if there are any; arrays of `padded` items.
     Frame* frame;
-    Totals* totals;  // 2
     u32 room;        // edges that the list can hold
     u32 tie_room;    // of `ties`
     // The graph: rows of `frame->words` words, degrees.
@@ -163,6 +163,8 @@ struct Memory {
     // the list, where `scores` has only those of edges that are offered as pivots.
     u64* kept;
     u16* kept_scores;
+    // `scores`, also where the search of triples has `kept_scores` in its place.
+    const u16* offered;
     // Edges of each score; per row, edges at the threshold.
     u32* histogram;
     u32* at;
@@ -179,11 +181,9 @@ struct Memory {
     uint2* support;
     // Counters of the barrier among the blocks of a grid.
     u32* barrier;
-    // Slots of the triples that are refined, per search, and how many.
-    u32* chosen;
     // Candidates refined after a search.
     Scored* refined;
-    // Blocks of a kernel that are done.
+    // See `Counter`.
     u32* done;
     // Correspondences near a pose, as `numbers`, and their indices, for each block that gathers
     // some; how many each candidate has.
@@ -201,7 +201,7 @@ struct Memory {
     u64* outbox_mask;
 };
 
-static_assert(sizeof(Frame) == 280 && sizeof(Findings) == 1776 && sizeof(Memory) == 256, "sizes of the host");
+static_assert(sizeof(Frame) == 272 && sizeof(Findings) == 1760 && sizeof(Memory) == 248, "sizes of the host");
 
 // The beginning of every kernel. It may be here while the last blocks of the kernel before it are at
 // work: what that wrote is complete after this.
@@ -237,13 +237,16 @@ struct Work : Memory {
     }
 };
 
+// Notes the time as the beginning of a stage. By one thread.
+__device__ inline void note(const Memory& m, u32 round, Stage stage) {
+    u64 now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    m.findings->stamps[round][stage] = now;
+}
+
 // Notes when a stage begins.
 __device__ inline void begin(const Memory& m, u32 round, Stage stage) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        u64 now;
-        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-        m.findings->stamps[round][stage] = now;
-    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) note(m, round, stage);
 }
 
 __device__ inline u32 lane_id() { return threadIdx.x & (WARP - 1); }
@@ -258,6 +261,18 @@ __device__ inline u32 warp_sum(u32 value) {
 #endif
 }
 
+__device__ inline u32 warp_max(u32 value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(FULL, value);
+#else
+    for (u32 step = WARP / 2; step > 0; step /= 2) {
+        const u32 other = __shfl_xor_sync(FULL, value, step);
+        value = other > value ? other : value;
+    }
+    return value;
+#endif
+}
+
 // Sum over the lanes up to and with this one.
 __device__ inline u32 warp_prefix(u32 value) {
     for (u32 step = 1; step < WARP; step *= 2) {
@@ -265,6 +280,23 @@ __device__ inline u32 warp_prefix(u32 value) {
         if (lane_id() >= step) value += other;
     }
     return value;
+}
+
+// Sum over the threads of a block of WARPS warps up to and with this one; also the sum of all. `sums`
+// is shared.
+template <u32 WARPS>
+__device__ inline u32 block_prefix(u32 value, u32 (&sums)[WARPS], u32& all) {
+    u32 upto = warp_prefix(value);
+    // The last sums may still be read.
+    __syncthreads();
+    if (lane_id() == WARP - 1) sums[warp_id()] = upto;
+    __syncthreads();
+    all = 0;
+    for (u32 w = 0; w < WARPS; ++w) {
+        if (w == warp_id()) upto += all;
+        all += sums[w];
+    }
+    return upto;
 }
 
 // An edge u < v and its score as one number; the better pivot is the greater. As `Pivot` of the

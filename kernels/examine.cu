@@ -5,8 +5,13 @@
 #define CELL 2.0
 #define ROUNDING 1e-6
 #define LINES 6
+// Sweeps for axes, from those of the coordinates on and from the last ones on.
+#define SWEEPS 8
+#define FEW_SWEEPS 1
 // Samples of a block of the chance count at a time.
 #define SAMPLES 4
+// Numbers that are added up at most.
+#define FEW_SUMS (SUMS / 2)
 
 // Jobs of the blocks; candidates follow from RIVALS on, and behind them all blocks count.
 enum Job { MIRROR, LINE, INFORMATION, UNWEIGHTED, RIVALS, COUNTS = RIVALS + MAX_CANDIDATES };
@@ -40,15 +45,15 @@ struct Scatter {
     u32 fine;
 };
 
-// Centroid, eigenvalues and axes of gathered points, weighted; the sums are taken about a point. A
-// whole block; `out` is shared.
+// Centroid, eigenvalues and axes of gathered points, weighted; the sums are taken about a point, and
+// the axes are looked for from those that are there. A whole block; `out` is shared.
 template <typename Weight>
 __device__ void scatter(
-    Workbench& bench, const float* points, u64 stride, u32 count, const double* about, Scatter& out,
+    Workbench& bench, const float* points, u64 stride, u32 count, const double* about, int sweeps, Scatter& out,
     Weight weight) {
-    double sum[AT_A_TIME], p[3];
+    double sum[FEW_SUMS], p[3];
 #pragma unroll
-    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
+    for (int k = 0; k < FEW_SUMS; ++k) sum[k] = 0.0;
     for (u32 i = threadIdx.x; i < count; i += LANES) {
         source_of(points, stride, i, p);
         const double w = weight(p);
@@ -75,13 +80,15 @@ __device__ void scatter(
             s[4] / total - c[0] * c[0], s[5] / total - c[1] * c[1], s[6] / total - c[2] * c[2],
             s[7] / total - c[0] * c[1], s[8] / total - c[0] * c[2], s[9] / total - c[1] * c[2]};
         double values[3], axes[3][3];
-        if (fine) symmetric_eigen(second, values, axes);
+#pragma unroll
+        for (int k = 0; k < 9; ++k) axes[k / 3][k % 3] = out.axes[k / 3][k % 3];
+        if (fine) symmetric_eigen(second, sweeps, values, axes);
 #pragma unroll
         for (int k = 0; k < 3; ++k) {
             out.centre[k] = about[k] + c[k];
             out.values[k] = fine ? values[k] : 0.0;
 #pragma unroll
-            for (int j = 0; j < 3; ++j) out.axes[k][j] = fine ? axes[k][j] : 0.0;
+            for (int j = 0; j < 3; ++j) out.axes[k][j] = axes[k][j];
         }
         out.fine = fine;
     }
@@ -92,7 +99,10 @@ __device__ void scatter(
 __device__ void scatter_inliers(Workbench& bench, const float* points, u64 stride, u32 count, Scatter& out) {
     double about[3] = {0.0, 0.0, 0.0};
     if (count > 0) source_of(points, stride, 0, about);
-    scatter(bench, points, stride, count, about, out, [](const double*) { return 1.0; });
+    if (threadIdx.x == 0) {
+        for (int k = 0; k < 9; ++k) out.axes[k / 3][k % 3] = k % 4 == 0 ? 1.0 : 0.0;
+    }
+    scatter(bench, points, stride, count, about, SWEEPS, out, [](const double*) { return 1.0; });
 }
 
 __device__ inline double beside(const double* p, const double* centre, const double* axis, double per_theta2) {
@@ -123,14 +133,14 @@ __device__ void mirror_job(const Work& m, Workbench& bench, Chosen& chosen, Scat
     if (!of.fine) return;
     const u32 reached = gather_near(m, bench, chosen, near, true);
     if (!refine(m, bench, near, reached, COARSE, FEW_ITERATIONS, HOPELESS * findings.weight)) return;
-    double pose[12], mirror[12], sum[AT_A_TIME], p[3];
+    double pose[12], mirror[12], sum[FEW_SUMS], p[3];
 #pragma unroll
     for (int k = 0; k < 12; ++k) {
         pose[k] = findings.best.pose[k];
         mirror[k] = bench.pose[k];
     }
 #pragma unroll
-    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
+    for (int k = 0; k < FEW_SUMS; ++k) sum[k] = 0.0;
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
     u32 inliers = 0;
 #pragma unroll 4
@@ -171,7 +181,7 @@ __device__ void line_job(const Work& m, Workbench& bench, Chosen& chosen, Scatte
             axis[k] = of.axes[0][k];
         }
         if (line == LINES) break;
-        scatter(bench, near, m.padded, count, centre, of, [&](const double* p) {
+        scatter(bench, near, m.padded, count, centre, FEW_SWEEPS, of, [&](const double* p) {
             const double g = 1.0 + beside(p, centre, axis, per_theta2);
             return 1.0 / (g * g);
         });
@@ -191,11 +201,11 @@ __device__ void information_job(const Work& m, Workbench& bench) {
     Findings& findings = *m.findings;
     const Frame& frame = *m.frame;
     const double per_theta2 = 1.0 / (frame.theta * frame.theta);
-    double pose[12], sum[AT_A_TIME], radius2 = 0.0;
+    double pose[12], sum[FEW_SUMS], radius2 = 0.0;
 #pragma unroll
     for (int k = 0; k < 12; ++k) pose[k] = findings.best.pose[k];
 #pragma unroll
-    for (int k = 0; k < AT_A_TIME; ++k) sum[k] = 0.0;
+    for (int k = 0; k < FEW_SUMS; ++k) sum[k] = 0.0;
 #pragma unroll 4
     for (u32 i = threadIdx.x; i < m.n; i += LANES) {
         double s[3], p[3];
@@ -242,7 +252,7 @@ __device__ void unweighted_job(const Work& m, Workbench& bench, Chosen& chosen, 
     }
     write_scored(rival.other, bench, valid, make_uint2(0, 0));
     __syncthreads();
-    if (valid) compare(m, rival, 0, 1);
+    if (valid) compare(m, rival, single_of(bench.pose));
 }
 
 // Which inlier first lies in each cell; adds the number of cells. Every block takes its rows.
@@ -317,14 +327,11 @@ __device__ void count_chance(const Work& m, u32 block, u32 blocks) {
     }
 }
 
-// A job a block; the blocks behind the jobs count.
-extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory memory, const u32) {
-    const Work m(memory, 0);
+// The job of a block; the blocks behind the jobs count.
+__device__ void examine_best(const Work& m, u32 job) {
     __shared__ Workbench bench;
     __shared__ Chosen chosen;
     __shared__ Scatter of;
-    if (!m.findings->best.valid) return;
-    const u32 job = blockIdx.x;
     if (job == MIRROR) {
         mirror_job(m, bench, chosen, of, near_of(m, MAX_CANDIDATES));
     } else if (job == LINE) {
@@ -335,9 +342,15 @@ extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory memory,
         unweighted_job(m, bench, chosen, near_of(m, MAX_CANDIDATES + 2));
     } else if (job < COUNTS) {
         Rival& rival = m.findings->rivals[job - RIVALS];
-        if (rival.other.valid) compare(m, rival, 0, 1);
+        if (rival.other.valid) compare(m, rival, single_of(rival.other.pose));
     } else {
         count_cells(m, job - COUNTS, gridDim.x - COUNTS);
         count_chance(m, job - COUNTS, gridDim.x - COUNTS);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(LANES) examine(const Memory memory, const u32) {
+    const Work m(memory, 0);
+    if (m.findings->best.valid) examine_best(m, blockIdx.x);
+    finish(m);
 }

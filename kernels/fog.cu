@@ -1,6 +1,6 @@
 // FOG, the first-order compatibility graph as rows of bits (FlashReg Eqs. 1 to 3). The arithmetic
 // is that of src/registration/fog.rs, operation by operation.
-#include "common.cuh"
+#include "frame.cu"
 
 #define FOG_THREADS 256
 // Rows and columns that a warp compares at a time.
@@ -79,7 +79,8 @@ __device__ inline u32 transpose(u32 word) {
 // Tasks on and right of the diagonal; what lies left of it is their transpose.
 extern "C" __global__ void __launch_bounds__(FOG_THREADS, 5) fog(const Memory memory, const u32) {
     const Work m(memory, 0);
-    begin(m, 0, FOG);
+    if (m.inbox == nullptr) begin(m, 0, FOG);
+    clear_counts(m);
     __shared__ float4 row_a[SIDE];
     __shared__ float2 row_b[SIDE];
     // Words of the rows of the task, and of its columns.
@@ -164,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(PRUNE_THREADS) prune(const Memory m
     // Edges of the rows of the block, then where they go.
     __shared__ u32 places[PRUNE_WARPS];
     __shared__ u32 all_ends;
-    Totals& totals = m.totals[round];
+    Totals& totals = m.findings->totals[round];
     const u32 lane = lane_id(), warp = warp_id(), padded = m.padded, words = m.words;
     // Rows with more neighbours are listed: the end of an edge that scores has another one. The bounded
     // search lists for itself.

@@ -1,6 +1,8 @@
 // Poses of the triples and their scores over all correspondences (appendix A8 and A9 of the
 // design). The arithmetic is that of src/geometry/align.rs and src/registration/hypotheses.rs,
 // operation by operation; sums over correspondences are whole numbers, so their order is free.
+#ifndef FLASHREG_HYPOTHESES_CU
+#define FLASHREG_HYPOTHESES_CU
 #include "common.cuh"
 
 struct Triad {
@@ -35,7 +37,7 @@ struct TriangleFrame {
 };
 
 // Right-handed frame of a triangle: x along the first side, z normal to the plane.
-__device__ bool frame_of(const Triad* p, TriangleFrame& f) {
+__device__ inline bool frame_of(const Triad* p, TriangleFrame& f) {
     const Triad e1 = minus(p[1], p[0]), e2 = minus(p[2], p[0]), e3 = minus(p[2], p[1]);
     const Triad n = cross(e1, e2);
     const double area2 = __dsqrt_rn(dot(n, n));
@@ -52,38 +54,51 @@ __device__ bool frame_of(const Triad* p, TriangleFrame& f) {
     return true;
 }
 
-// The best pose of three correspondences; false if a triangle has no area or is within
-// `min_height` of a line. `pose`: rotation row by row, then translation.
-__device__ bool align_three(const Triad* s, const Triad* t, double min_height, double* pose) {
-    const Triad cs = centroid(s), ct = centroid(t);
-    TriangleFrame a, b;
-    if (!frame_of(s, a) || !frame_of(t, b)) return false;
+// The other lane's number, of a pair.
+__device__ inline double other(double value) { return __shfl_xor_sync(FULL, value, 1); }
+__device__ inline Triad other(const Triad& p) { return {{other(p.v[0]), other(p.v[1]), other(p.v[2])}}; }
+
+// The best pose of three correspondences, by a pair of lanes: the first has the corners `p` in the
+// source, the second has those in the target. False if a triangle has no area or is within `min_height`
+// of a line. Else the first lane calls put(k, row, number) for each row of the rotation and number of
+// the translation.
+template <typename Put>
+__device__ inline bool align_three(const Triad* p, double min_height, Put put) {
+    const Triad centre = centroid(p);
+    TriangleFrame f = {};
+    const bool fine = frame_of(p, f);
     double c = 0.0, d = 0.0;
+#pragma unroll
     for (int k = 0; k < 3; ++k) {
-        const Triad p = minus(s[k], cs), q = minus(t[k], ct);
-        const double px = dot(p, a.x), py = dot(p, a.y);
-        const double qx = dot(q, b.x), qy = dot(q, b.y);
+        const Triad own = minus(p[k], centre);
+        const double px = dot(own, f.x), py = dot(own, f.y), qx = other(px), qy = other(py);
         c += px * qx + py * qy;
         d += px * qy - py * qx;
     }
-    const double length = __dsqrt_rn(c * c + d * d);
-    if (!is_positive(length)) return false;
+    // The second lane has the opposite.
+    const double of_first = other(d);
+    if (lane_id() % 2 > 0) d = of_first;
+    const double length = __dsqrt_rn(c * c + d * d), its = other(f.height);
+    const u32 fine_lanes = __ballot_sync(FULL, fine);
+    const bool good = (fine_lanes >> (lane_id() & ~1u) & 3u) == 3u && is_positive(length) &&
+                      (f.height < its ? f.height : its) > min_height;
     c = c / length;
     d = d / length;
+#pragma unroll
     for (int i = 0; i < 3; ++i) {
-        const double x = b.x.v[i] * c + b.y.v[i] * d;
-        const double y = b.y.v[i] * c - b.x.v[i] * d;
+        const double x = other(f.x.v[i] * c + f.y.v[i] * d), y = other(f.y.v[i] * c - f.x.v[i] * d);
+        const double z = other(f.z.v[i]);
         Triad row;
-        for (int j = 0; j < 3; ++j) row.v[j] = (x * a.x.v[j] + y * a.y.v[j]) + b.z.v[i] * a.z.v[j];
-        for (int j = 0; j < 3; ++j) pose[3 * i + j] = row.v[j];
-        pose[9 + i] = ct.v[i] - dot(row, cs);
+#pragma unroll
+        for (int j = 0; j < 3; ++j) row.v[j] = (x * f.x.v[j] + y * f.y.v[j]) + z * f.z.v[j];
+        const double of_target = other(centre.v[i]);
+        if (good && lane_id() % 2 == 0) put(i, row, of_target - dot(row, centre));
     }
-    const double height = a.height < b.height ? a.height : b.height;
-    return height > min_height;
+    return good;
 }
 
 // Length of the horizontal part of a side.
-__device__ double horizontal(const Triad& a, const Triad& b, const Triad& up) {
+__device__ inline double horizontal(const Triad& a, const Triad& b, const Triad& up) {
     const Triad d = minus(a, b);
     const double along = dot(up, d);
     const Triad rest = {{d.v[0] - up.v[0] * along, d.v[1] - up.v[1] * along, d.v[2] - up.v[2] * along}};
@@ -91,31 +106,31 @@ __device__ double horizontal(const Triad& a, const Triad& b, const Triad& up) {
 }
 
 // The same with known verticals: the best rotation about the vertical.
-__device__ bool align_three_about(
-    const Triad* s, const Triad* t, const Vertical& vertical, double min_extent, double* pose) {
+template <typename Put>
+__device__ inline bool align_three_about(const Triad* p, const Vertical& vertical, double min_extent, Put put) {
     Triad up_source, up;
     for (int k = 0; k < 3; ++k) {
         up_source.v[k] = vertical.source[k];
         up.v[k] = vertical.target[k];
     }
     const double extent =
-        fmax(fmax(horizontal(s[0], s[1], up_source), horizontal(s[0], s[2], up_source)),
-             horizontal(s[1], s[2], up_source));
-    if (!(extent > min_extent)) return false;
-    const Triad cs = centroid(s), ct = centroid(t);
+        fmax(fmax(horizontal(p[0], p[1], up_source), horizontal(p[0], p[2], up_source)),
+             horizontal(p[1], p[2], up_source));
+    const Triad centre = centroid(p);
     Triad r0[3];
     for (int i = 0; i < 3; ++i) {
         for (int j = 0; j < 3; ++j) r0[i].v[j] = vertical.rotation[3 * i + j];
     }
     double c = 0.0, d = 0.0;
+#pragma unroll
     for (int k = 0; k < 3; ++k) {
-        const Triad p = minus(s[k], cs), q = minus(t[k], ct);
-        const Triad a = {{dot(r0[0], p), dot(r0[1], p), dot(r0[2], p)}};
+        const Triad own = minus(p[k], centre), q = other(own);
+        const Triad a = {{dot(r0[0], own), dot(r0[1], own), dot(r0[2], own)}};
         c += dot(a, q) - dot(a, up) * dot(q, up);
         d += dot(up, cross(a, q));
     }
     const double length = __dsqrt_rn(c * c + d * d);
-    if (!is_positive(length)) return false;
+    const bool good = extent > min_extent && is_positive(length);
     c = c / length;
     d = d / length;
     const double rest = 1.0 - c;
@@ -126,58 +141,53 @@ __device__ bool align_three_about(
          up.v[1] * up.v[2] * rest - up.v[0] * d},
         {up.v[2] * up.v[0] * rest - up.v[1] * d, up.v[2] * up.v[1] * rest + up.v[0] * d,
          up.v[2] * up.v[2] * rest + c}};
+#pragma unroll
     for (int i = 0; i < 3; ++i) {
         Triad row;
+#pragma unroll
         for (int j = 0; j < 3; ++j) {
             row.v[j] = (turn[i][0] * r0[0].v[j] + turn[i][1] * r0[1].v[j]) + turn[i][2] * r0[2].v[j];
         }
-        for (int j = 0; j < 3; ++j) pose[3 * i + j] = row.v[j];
-        pose[9 + i] = ct.v[i] - dot(row, cs);
+        const double of_target = other(centre.v[i]);
+        if (good && lane_id() % 2 == 0) put(i, row, of_target - dot(row, centre));
     }
-    return true;
+    return good;
 }
 
-__device__ inline Triad point(const float* points, u64 stride, u32 i) {
-    return {{(double)points[i], (double)points[stride + i], (double)points[2 * stride + i]}};
+// A slot without a pose is known by NaN at the start of its `singles`.
+__device__ inline void clear_support(const Work& m, u32 slot, bool has_pose) {
+    m.support[slot] = make_uint2(0, 0);
+    if (has_pose) return;
+    for (int k = 0; k < 3; ++k) m.singles[3 * (u64)slot + k] = make_float4(nanf(""), 0.0f, 0.0f, 0.0f);
 }
 
-// False if the corners give no pose.
-__device__ inline bool pose_of(const Work& m, const uint4& triple, double* pose) {
+// The pose of the triple of a slot, in double and in single precision. By a warp: a pair of lanes has a
+// slot; `is`: it has one.
+__device__ inline void write_pose(const Work& m, u32 slot, bool is, u32 u, u32 v, u32 w) {
     const Frame& frame = *m.frame;
-    const u32 corner[3] = {triple.x, triple.y, triple.z};
-    Triad s[3], t[3];
+    const u64 d = m.padded;
+    const float* points = m.numbers + lane_id() % 2 * 3 * d;
+    const u32 corners[3] = {u, v, w};
+    Triad p[3];
+#pragma unroll
     for (int k = 0; k < 3; ++k) {
-        s[k] = point(m.numbers, m.padded, corner[k]);
-        t[k] = point(m.numbers + 3 * (u64)m.padded, m.padded, corner[k]);
+        const float* corner = points + corners[k];
+        p[k] = {{(double)corner[0], (double)corner[d], (double)corner[2 * d]}};
     }
-    return frame.has_vertical ? align_three_about(s, t, frame.vertical, frame.min_height, pose)
-                              : align_three(s, t, frame.min_height, pose);
-}
-
-#define POSE_THREADS 32
-
-// The pose of every slot, in double and in single precision. A slot that has none is known by NaN
-// at the start of its `singles`.
-extern "C" __global__ void __launch_bounds__(POSE_THREADS) poses(const Memory memory, const u32 round) {
-    const Work m(memory, round);
-    begin(m, round, HYPOTHESES);
-    const u32 count = m.pivots_wanted * m.per_pivot;
-    for (u32 slot = blockIdx.x * POSE_THREADS + threadIdx.x; slot < count; slot += gridDim.x * POSE_THREADS) {
-        m.support[slot] = make_uint2(0, 0);
-        float4* rows = m.singles + 3 * (u64)slot;
-        const uint4 triple = m.triples[slot];
-        double found[12];
-        if (triple.w == 0 || !pose_of(m, triple, found)) {
-            for (int k = 0; k < 3; ++k) rows[k] = make_float4(nanf(""), 0.0f, 0.0f, 0.0f);
-            continue;
-        }
-        for (int k = 0; k < 12; ++k) m.poses[12 * (u64)slot + k] = found[k];
-        // Rows of four: three of the rotation, one of the translation.
-        for (int k = 0; k < 3; ++k) {
-            rows[k] = make_float4((float)found[3 * k], (float)found[3 * k + 1], (float)found[3 * k + 2],
-                                  (float)found[9 + k]);
-        }
-    }
+    const bool own = is && lane_id() % 2 == 0;
+    double* pose = m.poses + 12 * (u64)slot;
+    // Rows of four: three of the rotation, one of the translation.
+    float4* single = m.singles + 3 * (u64)slot;
+    auto put = [&](int k, const Triad& row, double number) {
+        if (!own) return;
+#pragma unroll
+        for (int j = 0; j < 3; ++j) pose[3 * k + j] = row.v[j];
+        pose[9 + k] = number;
+        single[k] = make_float4((float)row.v[0], (float)row.v[1], (float)row.v[2], (float)number);
+    };
+    const bool fine = frame.has_vertical ? align_three_about(p, frame.vertical, frame.min_height, put)
+                                         : align_three(p, frame.min_height, put);
+    if (own) clear_support(m, slot, fine);
 }
 
 #define SCORE_THREADS 128
@@ -268,6 +278,7 @@ __device__ inline void score_slots(const Work& m, u32 count) {
 // of 1/65536, and inliers.
 extern "C" __global__ void __launch_bounds__(SCORE_THREADS, 6) score(const Memory memory, const u32 round) {
     const Work m(memory, round);
+    begin(m, round, HYPOTHESES);
     const u32 count = m.pivots_wanted * m.per_pivot, metric = m.frame->metric;
     if (metric == 0) {
         score_slots<0>(m, count);
@@ -277,3 +288,4 @@ extern "C" __global__ void __launch_bounds__(SCORE_THREADS, 6) score(const Memor
         score_slots<2>(m, count);
     }
 }
+#endif

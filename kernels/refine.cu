@@ -2,7 +2,8 @@
 // src/registration/refine.rs, operation by operation.
 #ifndef FLASHREG_REFINE_CU
 #define FLASHREG_REFINE_CU
-#include "sums.cuh"
+#include "choose.cu"
+#include "frame.cu"
 
 #define CUT2 9.0
 #define ITERATIONS 30
@@ -321,6 +322,8 @@ __device__ bool refine(
     if (threadIdx.x < 3) bench.about[threadIdx.x] = 0.0;
     if (threadIdx.x == 0) bench.was_newton = 0;
     __syncthreads();
+    // Warps that have correspondences.
+    const u32 active = min(max((count + WARP - 1) / WARP, 1), LANE_WARPS);
     for (u32 iteration = 0; iteration < most; ++iteration) {
         double pose[12], about[3], sum[SUMS];
 #pragma unroll
@@ -377,8 +380,13 @@ __device__ bool refine(
             sum[27] += cy * tz;
             sum[COST] += (r2 * g - 0.01 * r2) * weight;
         }
-        block_totals(sum, bench.warps, bench.totals);
-        if (threadIdx.x < WARP) step_once(frame, bench, iteration, step, least);
+        if (warp_id() < active) warp_totals(sum, bench.warps);
+        __syncthreads();
+        if (threadIdx.x < WARP) {
+            bench.totals[threadIdx.x] = total_of(bench.warps, active, threadIdx.x);
+            __syncwarp();
+            step_once(frame, bench, iteration, step, least);
+        }
         __syncthreads();
         if (bench.state == 2) return false;
         if (bench.state == 1) break;
@@ -452,39 +460,38 @@ __device__ void write_scored(Scored& to, const Workbench& bench, bool valid, uin
 // Where block b gathers.
 __device__ inline float* near_of(const Work& m, u32 b) { return m.near + 8 * (u64)m.padded * b; }
 
-// True in all threads of the block that ends last; it sees what the others wrote.
-__device__ inline bool last_block(u32* done, u32 blocks) {
-    __shared__ bool last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) last = atomicAdd(done, 1) == blocks - 1;
-    __syncthreads();
-    __threadfence();
-    return last;
-}
-
-// Compares rows of `other` with the best pose, those of a block of as many, and adds to what the
-// others found, its support too; see `rival` of src/registration/examine.rs. A whole block.
-__device__ void compare(const Work& m, Rival& other, u32 block, u32 blocks) {
+// Compares `other`, whose pose is `b`, with the best one, and counts its support; see `rival` of
+// src/registration/examine.rs. A whole block.
+__device__ void compare(const Work& m, Rival& other, const Single& b) {
     const Frame& frame = *m.frame;
-    const Single a = single_of(m.findings->best.pose), b = single_of(other.other.pose);
+    const Single a = single_of(m.findings->best.pose);
     const u64 d = m.padded;
     Tally tally;
     u64 apart = 0;
     u32 either = 0, only_pose = 0, only_other = 0;
-#pragma unroll 4
-    for (u32 i = block * LANES + threadIdx.x; i < m.n; i += blocks * LANES) {
-        const float3 s = point_at(m.numbers, d, i), q = place(b, s);
-        const float square = square_distance(q, point_at(m.numbers + 3 * d, d, i));
-        const bool inlier = __ldg(m.mask + i / 64) >> (i % 64) & 1, within = square < frame.theta2;
-        tally.add(frame, __ldg(m.numbers + 6 * d + i), square);
-        if (inlier || within) {
-            const float apart2 = square_distance(place(a, s), q) * frame.per_theta2;
-            apart += (u32)(fminf(apart2, FARTHEST) * APART_UNIT);
-            ++either;
+    // Four correspondences at a time; the NaN of the padding is near nothing.
+#pragma unroll 2
+    for (u32 i = 4 * threadIdx.x; i < m.padded; i += 4 * LANES) {
+        alignas(16) float of[7][4];
+#pragma unroll
+        for (u32 c = 0; c < 7; ++c) {
+            *reinterpret_cast<float4*>(of[c]) = __ldg(reinterpret_cast<const float4*>(m.numbers + c * d + i));
         }
-        only_pose += inlier && !within;
-        only_other += within && !inlier;
+        const u32 inliers = __ldg(reinterpret_cast<const u32*>(m.mask) + i / WARP) >> (i % WARP);
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+            const float3 s = make_float3(of[0][k], of[1][k], of[2][k]), q = place(b, s);
+            const float square = square_distance(q, make_float3(of[3][k], of[4][k], of[5][k]));
+            const bool inlier = inliers >> k & 1, within = square < frame.theta2;
+            tally.add(frame, of[6][k], square);
+            if (inlier || within) {
+                const float apart2 = square_distance(place(a, s), q) * frame.per_theta2;
+                apart += (u32)(fminf(apart2, FARTHEST) * APART_UNIT);
+                ++either;
+            }
+            only_pose += inlier && !within;
+            only_other += within && !inlier;
+        }
     }
     either = warp_sum(either);
     if (!__any_sync(FULL, either > 0)) return;
@@ -502,39 +509,54 @@ __device__ void compare(const Work& m, Rival& other, u32 block, u32 blocks) {
     }
 }
 
-// Refines the chosen hypotheses so far that they can be ranked, a block each. After the first
-// search the block that ends last puts them in order, refines the best one to the end, and notes
-// its inliers and the rows that the rivals must do without.
+// Refines the hypotheses worth it so far that they can be ranked, a block each. After the first search
+// the block that ends last puts them in order, refines the best one to the end, and notes its inliers
+// and the rows that the rivals must do without. After the second one each is compared with the best.
 extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory memory, const u32 round) {
     const Work m(memory, round);
+    begin(m, round, REFINE);
     __shared__ Workbench bench;
     __shared__ Chosen chosen;
-    const u32* slots = m.chosen + round * (MAX_CANDIDATES + 1);
-    const u32 b = blockIdx.x;
+    const u32 b = blockIdx.x, slot = choose(m, round, b);
     Findings& findings = *m.findings;
-    Scored& own = round == 0 ? m.refined[b] : findings.rivals[MAX_CANDIDATES + 1 + b].other;
-    if (b < slots[0]) {
-        const double* start = m.poses + 12 * (u64)slots[1 + b];
+    Rival& rival = findings.rivals[MAX_CANDIDATES + 1 + b];
+    Scored& own = round == 0 ? m.refined[b] : rival.other;
+    if (slot != NO_SLOT) {
         float* near = near_of(m, b);
-        if (threadIdx.x < 12) bench.pose[threadIdx.x] = start[threadIdx.x];
+        if (threadIdx.x < 12) bench.pose[threadIdx.x] = m.poses[12 * (u64)slot + threadIdx.x];
         __syncthreads();
         const u32 count = gather_near(m, bench, chosen, near, true);
         if (threadIdx.x == 0) m.gathered[b] = count;
         const bool valid = refine(m, bench, near, count, COARSE, FEW_ITERATIONS, 0.0);
         const bool ranked = valid && round == 0;
         write_scored(own, bench, valid, ranked ? support_near(m, bench, near, count) : make_uint2(0, 0));
+        if (valid && round > 0) {
+            __syncthreads();
+            compare(m, rival, single_of(bench.pose));
+        }
     } else {
+        if (threadIdx.x == 0) m.gathered[b] = 0;
         write_scored(own, bench, false, make_uint2(0, 0));
     }
-    if (round > 0 || !last_block(m.done, gridDim.x)) return;
+    if (round > 0) {
+        finish(m);
+        return;
+    }
+    if (ticket(m.done + REFINED, 1) != gridDim.x - 1) return;
 
-    __shared__ u32 order[MAX_CANDIDATES];
+    __shared__ Scored all[MAX_CANDIDATES];
+    __shared__ u32 gathered[MAX_CANDIDATES], order[MAX_CANDIDATES];
+    const u32* refined = reinterpret_cast<const u32*>(m.refined);
+    for (u32 k = threadIdx.x; k < gridDim.x * (sizeof(Scored) / sizeof(u32)); k += LANES) {
+        reinterpret_cast<u32*>(all)[k] = __ldcg(refined + k);
+    }
+    if (threadIdx.x < gridDim.x) gathered[threadIdx.x] = __ldcg(m.gathered + threadIdx.x);
+    __syncthreads();
     if (threadIdx.x < WARP) {
         const u32 lane = lane_id();
         const bool is = lane < gridDim.x;
-        const Scored& its = m.refined[is ? lane : 0];
-        const u64 rank = ((u64)__ldcg(&its.score) << 32 | __ldcg(&its.inliers)) + 1;
-        const u64 mine = is && __ldcg(&its.valid) ? rank : 0;
+        const Scored& its = all[is ? lane : 0];
+        const u64 mine = is && its.valid ? ((u64)its.score << 32 | its.inliers) + 1 : 0;
         // Equal ones keep their order.
         u32 place = 0;
         for (u32 c = 0; c < gridDim.x; ++c) {
@@ -547,16 +569,14 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory memory
     const u32 first = order[0];
     // With their support to come.
     for (u32 k = threadIdx.x; k < gridDim.x * 12; k += LANES) {
-        findings.rivals[k / 12].other.pose[k % 12] = __ldcg(&m.refined[order[k / 12]].pose[k % 12]);
+        findings.rivals[k / 12].other.pose[k % 12] = all[order[k / 12]].pose[k % 12];
     }
-    if (threadIdx.x < gridDim.x) {
-        findings.rivals[threadIdx.x].other.valid = __ldcg(&m.refined[order[threadIdx.x]].valid);
-    }
-    const bool any = __ldcg(&m.refined[first].valid);
-    if (threadIdx.x < 12) bench.pose[threadIdx.x] = __ldcg(&m.refined[first].pose[threadIdx.x]);
+    if (threadIdx.x < gridDim.x) findings.rivals[threadIdx.x].other.valid = all[order[threadIdx.x]].valid;
+    const bool any = all[first].valid;
+    if (threadIdx.x < 12) bench.pose[threadIdx.x] = all[first].pose[threadIdx.x];
     __syncthreads();
     // What was near at its start.
-    const u32 count = __ldcg(m.gathered + first);
+    const u32 count = gathered[first];
     const bool valid = any && refine(m, bench, near_of(m, first), count, FINE, ITERATIONS, 0.0);
     const Frame& frame = *m.frame;
     const float* weights = m.numbers + 6 * (u64)m.padded;
@@ -564,8 +584,11 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory memory
     Tally tally;
     if (valid) {
         scan(m, single_of(bench.pose), [&](u32 i, const float* squares) {
-#pragma unroll
-            for (u32 k = 0; k < 4; ++k) tally.add(frame, weights[i + k], squares[k]);
+            const float4 of = __ldg(reinterpret_cast<const float4*>(weights + i));
+            tally.add(frame, of.x, squares[0]);
+            tally.add(frame, of.y, squares[1]);
+            tally.add(frame, of.z, squares[2]);
+            tally.add(frame, of.w, squares[3]);
             put_bits(mask, i, squares, frame.theta2);
             put_bits(gone, i, squares, frame.cut2);
         });
@@ -578,13 +601,5 @@ extern "C" __global__ void __launch_bounds__(LANES) approach(const Memory memory
         findings.inliers = support.y;
         findings.weight = bench.totals[0];
     }
-}
-
-// Compares the candidates of the second search with the best pose, as many blocks for each.
-extern "C" __global__ void __launch_bounds__(LANES) compare_rivals(const Memory memory, const u32 round) {
-    const Work m(memory, round);
-    const u32 candidates = m.frame->candidates[round], block = blockIdx.x / candidates;
-    Rival& rival = m.findings->rivals[MAX_CANDIDATES + 1 + blockIdx.x % candidates];
-    if (rival.other.valid) compare(m, rival, block, gridDim.x / candidates);
 }
 #endif

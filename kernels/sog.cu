@@ -5,8 +5,8 @@
 // each score, which gives the score of the K-th, the threshold. The second writes the edges above
 // it, and those at it if there is room for them all: whoever puts them in order leaves out what is
 // not wanted. Where many edges have the same score there is no room; then the second phase counts
-// those of each row, and the third writes as many as are wanted. The phases are one kernel whose
-// blocks wait for each other, or three.
+// those of each row, by which each can be found again. The phases are one kernel whose blocks wait
+// for each other, or two.
 //
 // Where there is room, edges and scores are kept in a list between the phases. A dense graph has
 // more edges than room: then the phases find and score them again, in rows where there are any.
@@ -37,24 +37,7 @@ struct Sog {
     u16 ends[SOG_WARPS][SEGMENT * 64];
     u32 sums[SOG_WARPS];
     u32 threshold, above, at;
-    u32 stretch, before;
 };
-
-// Sum over the threads of the block up to and with this one; also the sum of all.
-template <typename Shared>
-__device__ inline u32 block_prefix(u32 value, Shared& shared, u32& all) {
-    u32 upto = warp_prefix(value);
-    // The last sums may still be read.
-    __syncthreads();
-    if (lane_id() == WARP - 1) shared.sums[warp_id()] = upto;
-    __syncthreads();
-    all = 0;
-    for (u32 w = 0; w < SOG_WARPS; ++w) {
-        if (w == warp_id()) upto += all;
-        all += shared.sums[w];
-    }
-    return upto;
-}
 
 // Four counts below 2^15 per lane; lane i < 4 gets the sum of the i-th over the warp.
 __device__ inline u32 sum_of_four(const u32* sum) {
@@ -127,21 +110,6 @@ __device__ inline void score_list(const Work& m, u32 listed, Use use) {
     }
 }
 
-// Calls use(edge, score) for the listed edges whose score is at least `least`.
-template <typename Use>
-__device__ inline void read_list(const Work& m, u32 listed, u32 least, Use use) {
-    const u32 stride = gridDim.x * SOG_THREADS * 8;
-    for (u32 first = (blockIdx.x * SOG_THREADS + threadIdx.x) * 8; first < listed; first += stride) {
-        const uint4 eight = __ldcg(reinterpret_cast<const uint4*>(m.scores + first));
-        const u32 two[4] = {eight.x, eight.y, eight.z, eight.w};
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) {
-            const u32 score = two[i / 2] >> (16 * (i % 2)) & 0xffffu;
-            if (score >= least && first + i < listed) use(m.edges[first + i], score);
-        }
-    }
-}
-
 // Without the list: calls use(u, v, score) for every edge u < v of the rows that are wanted whose
 // score can be at least `least`; some lane of some warp does it, and warps are not together then.
 template <typename Wanted, typename Use>
@@ -208,7 +176,6 @@ __device__ inline void walk(const Work& m, Sog& sog, u32 least, Wanted wanted, U
 }
 
 // at[u]: edges of row u at the threshold; from bit 16 on, without the list, its best score.
-__device__ inline u32 ties_of(const Work& m, u32 u) { return __ldcg(m.at + u) & 0xffffu; }
 __device__ inline u32 best_of(const Work& m, u32 u) { return __ldcg(m.at + u) >> 16; }
 
 __device__ inline void clear_low(u32* low) {
@@ -217,17 +184,23 @@ __device__ inline void clear_low(u32* low) {
 }
 
 // Adds what a block has counted in shared memory; `best` is the best score that a thread has seen.
-__device__ inline void add_low(const Work& m, Totals& totals, const u32* low, u32 best) {
-    if (best > 0 && best > __ldcg(&totals.best)) atomicMax(&totals.best, best);
+__device__ inline void add_low(const Work& m, Totals& totals, const u32* low, u32 (&sums)[SOG_WARPS], u32 best) {
+    best = warp_max(best);
+    // The last sums may still be read.
+    __syncthreads();
+    if (lane_id() == 0) sums[warp_id()] = best;
     __syncthreads();
     for (u32 s = threadIdx.x; s < LOW_SCORES; s += SOG_THREADS) {
         if (low[s] > 0) atomicAdd(&m.histogram[s], low[s]);
     }
+    if (threadIdx.x > 0) return;
+    for (u32 w = 1; w < SOG_WARPS; ++w) best = sums[w] > best ? sums[w] : best;
+    if (best > 0) atomicMax(&totals.best, best);
 }
 
 // Counts the edges of each score and finds the best.
 __device__ inline void scores_phase(const Work& m, u32 round, Sog& sog) {
-    Totals& totals = m.totals[round];
+    Totals& totals = m.findings->totals[round];
     clear_low(sog.low);
     // Equal scores one after another are counted together.
     u32 last = 0, run = 0, best = 0;
@@ -260,7 +233,7 @@ __device__ inline void scores_phase(const Work& m, u32 round, Sog& sog) {
         });
     }
     flush();
-    add_low(m, totals, sog.low, best);
+    add_low(m, totals, sog.low, sog.sums, best);
 }
 
 // The score of the k-th best edge, k > 0, found by every block for itself; zero if there are fewer.
@@ -278,7 +251,7 @@ __device__ inline u32 find_threshold(const Work& m, Totals& totals, u32 k, Sog& 
             here[b] = place < best ? __ldcg(m.histogram + (best - place)) : 0;
             mine += here[b];
         }
-        u32 before = above + block_prefix(mine, sog, all) - mine;
+        u32 before = above + block_prefix(mine, sog.sums, all) - mine;
 #pragma unroll
         for (u32 b = 0; b < BINS; ++b) {
             if (before < k && before + here[b] >= k) {
@@ -297,124 +270,104 @@ __device__ inline u32 find_threshold(const Work& m, Totals& totals, u32 k, Sog& 
     fits = !found || sog.at <= m.tie_room;
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         totals.threshold = threshold;
-        totals.above = above;
         totals.ties = fits ? 0 : k - above;
         totals.pivots = found ? k : above;
     }
     return threshold;
 }
 
-// Writes the edges above the threshold, and those at it or how many of these are in each row. True,
-// in all blocks alike, if they are left to the next phase.
-__device__ inline bool count_phase(const Work& m, u32 round, Sog& sog) {
-    begin(m, round, PIVOTS);
-    Totals& totals = m.totals[round];
-    const u32 k = m.pivots_wanted, listed = totals.listed;
-    if (k == 0) return false;
-    bool fits;
-    const u32 threshold = find_threshold(m, totals, k, sog, fits), least = threshold > 0 ? threshold : 1;
-    u32 last_row = 0, run = 0;
-    auto flush = [&]() {
-        if (run > 0) atomicAdd(&m.at[last_row], run);
-    };
-    auto use = [&](u32 u, u32 v, u32 score) {
+// Counts the edges at the threshold in their rows; those of a row one after another together.
+struct TieCount {
+    u32 row = 0, run = 0;
+
+    __device__ inline void flush(const Work& m) {
+        if (run > 0) atomicAdd(&m.at[row], run);
+    }
+    __device__ inline void add(const Work& m, u32 u) {
+        if (u != row) {
+            flush(m);
+            row = u;
+            run = 0;
+        }
+        ++run;
+    }
+};
+
+// From the list: writes the edges above the threshold, and those at it, if there is room, or counts them.
+__device__ inline void count_list(const Work& m, Totals& totals, u32 listed, u32 threshold, bool fits) {
+    TieCount tied;
+    // A warp has 256 edges at a time.
+    for (u32 first = (blockIdx.x * SOG_WARPS + warp_id()) * 256; first < listed; first += gridDim.x * SOG_WARPS * 256) {
+        const u32 start = first + 8 * lane_id();
+        uint4 scores = make_uint4(0, 0, 0, 0), low = scores, high = scores;
+        if (start < listed) scores = __ldcg(reinterpret_cast<const uint4*>(m.scores + start));
+        const u32 two[4] = {scores.x, scores.y, scores.z, scores.w};
+        u32 above = 0, at = 0;
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) {
+            const u32 score = start + i < listed ? two[i / 2] >> (16 * (i % 2)) & 0xffffu : 0;
+            above |= (score > threshold ? 1u : 0u) << i;
+            at |= (score > 0 && score == threshold ? 1u : 0u) << i;
+        }
+        if (!__any_sync(FULL, (above | at) != 0)) continue;
+        if ((above | at) != 0) {
+            const uint4* of = reinterpret_cast<const uint4*>(m.edges + start);
+            low = of[0];
+            high = of[1];
+        }
+        const u32 edges[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        // All of the warp take their places at once; ties from bit 16 on.
+        const u32 mine = __popc(above) | __popc(at) << 16, upto = warp_prefix(mine);
+        u32 key_place = 0, tie_place = 0;
+        if (lane_id() == WARP - 1) {
+            if ((upto & 0xffffu) > 0) key_place = atomicAdd(&totals.placed, upto & 0xffffu);
+            if (fits && (upto >> 16) > 0) tie_place = atomicAdd(&totals.tied, upto >> 16);
+        }
+        key_place = __shfl_sync(FULL, key_place, WARP - 1) + ((upto - mine) & 0xffffu);
+        tie_place = __shfl_sync(FULL, tie_place, WARP - 1) + ((upto - mine) >> 16);
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) {
+            const u32 u = edges[i] >> 16, v = edges[i] & 0xffffu;
+            if (above >> i & 1) m.keys[key_place++] = pivot_key(u, v, two[i / 2] >> (16 * (i % 2)) & 0xffffu);
+            if (!(at >> i & 1)) continue;
+            if (fits) {
+                m.ties[tie_place++] = edges[i];
+            } else {
+                tied.add(m, u);
+            }
+        }
+    }
+    tied.flush(m);
+}
+
+// Without it.
+__device__ inline void count_rows(const Work& m, Totals& totals, u32 threshold, bool fits, Sog& sog) {
+    const u32 least = threshold > 0 ? threshold : 1;
+    TieCount tied;
+    walk(m, sog, least, [&](u32 u) { return best_of(m, u) >= least; }, [&](u32 u, u32 v, u32 score) {
         if (score > threshold) {
             m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(u, v, score);
         } else if (fits && score == threshold) {
             m.ties[atomicAdd(&totals.tied, 1)] = u << 16 | v;
         } else if (score == threshold) {
-            if (u != last_row) {
-                flush();
-                last_row = u;
-                run = 0;
-            }
-            ++run;
+            tied.add(m, u);
         }
-    };
-    if (listed <= m.room) {
-        read_list(m, listed, least, [&](u32 edge, u32 score) { use(edge >> 16, edge & 0xffffu, score); });
-    } else {
-        walk(m, sog, least, [&](u32 u) { return best_of(m, u) >= least; }, use);
-    }
-    flush();
-    return !fits;
+    });
+    tied.flush(m);
 }
 
-// Writes the edges at the threshold that are pivots: all of the first rows, and the first of the
-// row where they run out.
-__device__ inline void place_phase(const Work& m, u32 round, Sog& sog) {
-    Totals& totals = m.totals[round];
-    const u32 threshold = __ldcg(&totals.threshold), ties = __ldcg(&totals.ties), listed = totals.listed;
-    if (ties == 0) return;
-    const u32 padded = m.padded, words = m.words;
-    const bool whole = listed <= m.room;
-
-    // Every block looks for that row: first for the stretch of rows of a thread.
-    const u32 each = (padded + SOG_THREADS * 4 - 1) / (SOG_THREADS * 4) * 4, start = threadIdx.x * each;
-    u32 sum = 0, all;
-    for (u32 i = start; i < start + each && i < padded; i += 4) {
-        const uint4 four = __ldcg(reinterpret_cast<const uint4*>(m.at + i));
-        sum += (four.x & 0xffffu) + (four.y & 0xffffu) + (four.z & 0xffffu) + (four.w & 0xffffu);
-    }
-    const u32 upto_stretch = block_prefix(sum, sog, all);
-    if (upto_stretch >= ties && upto_stretch - sum < ties) {
-        sog.stretch = start;
-        sog.before = upto_stretch - sum;
-    }
-    __syncthreads();
-    // Edges of the row that are wanted.
-    u32 row = sog.stretch, wanted = ties - sog.before;
-    while (true) {
-        const u32 here = row + lane_id() < padded ? ties_of(m, row + lane_id()) : 0, upto = warp_prefix(here);
-        const u32 vote = __ballot_sync(FULL, upto >= wanted);
-        const u32 first = vote != 0 ? __ffs(vote) - 1 : WARP - 1;
-        const u32 upto_first = __shfl_sync(FULL, upto, first), at_first = __shfl_sync(FULL, here, first);
-        if (vote != 0) {
-            row += first;
-            wanted -= upto_first - at_first;
-            break;
-        }
-        row += WARP;
-        wanted -= upto_first;
-    }
-
-    auto use = [&](u32 u, u32 v, u32 score) {
-        if (u < row && score == threshold) m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(u, v, score);
-    };
-    if (whole) {
-        read_list(m, listed, threshold, [&](u32 edge, u32 score) { use(edge >> 16, edge & 0xffffu, score); });
+// Writes the edges above the threshold, and those at it or how many of these are in each row.
+__device__ inline void count_phase(const Work& m, u32 round, Sog& sog) {
+    begin(m, round, PIVOTS);
+    Totals& totals = m.findings->totals[round];
+    const u32 k = m.pivots_wanted, listed = totals.listed;
+    if (k == 0) return;
+    bool fits;
+    const u32 threshold = find_threshold(m, totals, k, sog, fits);
+    if (listed <= m.room) {
+        count_list(m, totals, listed, threshold, fits);
     } else {
-        walk(m, sog, threshold, [&](u32 u) { return u < row && ties_of(m, u) > 0; }, use);
-    }
-
-    if (blockIdx.x != gridDim.x - 1) return;
-    // The row, by one block, in the order of v.
-    const u64* row_u = m.rows + (u64)row * words;
-    u32 taken = 0;
-    for (u32 first = whole ? m.starts[row] : row / SOG_THREADS * SOG_THREADS; taken < wanted; first += SOG_THREADS) {
-        const u32 place = first + threadIdx.x;
-        u32 v = place;
-        bool tie;
-        if (whole) {
-            const u32 edge = place < listed ? m.edges[place] : 0;
-            v = edge & 0xffffu;
-            tie = place < listed && edge >> 16 == row && __ldcg(m.scores + place) == threshold;
-        } else {
-            // A warp counts for the edges of 32 columns.
-            const u32 column = first + WARP * warp_id(), k = column / 64;
-            u32 rest = k < words ? (u32)((row_u[k] & bits_above(row, k)) >> (column % 64)) : 0, ties_here = 0;
-            for (; rest != 0; rest &= rest - 1) {
-                const u32 bit = __ffs(rest) - 1;
-                const u64* row_v = m.rows + (u64)(column + bit) * words;
-                u32 score = 0;
-                for (u32 w = lane_id(); w < words; w += WARP) score += __popcll(row_u[w] & row_v[w]);
-                ties_here |= (warp_sum(score) == threshold ? 1u : 0u) << bit;
-            }
-            tie = ties_here >> lane_id() & 1;
-        }
-        const u32 upto = taken + block_prefix(tie, sog, all);
-        if (tie && upto <= wanted) m.keys[atomicAdd(&totals.placed, 1)] = pivot_key(row, v, threshold);
-        taken += all;
+        count_rows(m, totals, threshold, fits, sog);
     }
 }
 
@@ -440,9 +393,7 @@ extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog(const Memory me
     __shared__ Sog shared;
     scores_phase(m, round, shared);
     grid_barrier(m.barrier);
-    if (!count_phase(m, round, shared)) return;
-    grid_barrier(m.barrier);
-    place_phase(m, round, shared);
+    count_phase(m, round, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(SOG_THREADS, 3) sog_scores(const Memory memory, const u32 round) {
@@ -455,11 +406,5 @@ extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_count(const Mem
     const Work m(memory, round);
     __shared__ Sog shared;
     count_phase(m, round, shared);
-}
-
-extern "C" __global__ void __launch_bounds__(SOG_THREADS, 4) sog_place(const Memory memory, const u32 round) {
-    const Work m(memory, round);
-    __shared__ Sog shared;
-    place_phase(m, round, shared);
 }
 #endif

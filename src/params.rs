@@ -29,7 +29,7 @@ words!(
         Auto = "auto",
         /// One kernel whose blocks wait for each other.
         Cooperative = "cooperative",
-        /// Three kernels, one after another.
+        /// Two kernels, one after another.
         Consecutive = "consecutive",
     }
 );

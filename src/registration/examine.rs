@@ -5,7 +5,7 @@ use super::findings::{Comparison, Information, Measured, Mirror, Rival};
 use super::hypotheses::{self, place, single, Hypothesis, Scoring};
 use super::layout::Layout;
 use super::refine::{apply, influence, numbers, pose_of, Aim, Numbers, Refiner};
-use super::sums::{symmetric_eigen, Sums, LANES};
+use super::sums::{symmetric_eigen, Sums, AXES, LANES, SWEEPS};
 use crate::geometry::{Pose, Vector};
 use multiversion::multiversion;
 
@@ -17,6 +17,8 @@ pub const CELL: f64 = 2.0;
 const ROUNDING: f64 = 1e-6;
 /// Reweightings of the line through most inliers.
 const LINES: usize = 6;
+/// Sweeps for its axes after each: these come nearer together with the weights.
+const FEW_SWEEPS: usize = 1;
 
 /// Measures; the buffers are reused.
 #[derive(Debug, Default)]
@@ -66,7 +68,7 @@ impl Examiner {
         let pose = numbers(pose);
         let weight = refiner.weight();
         let about = self.points().next().unwrap_or_default();
-        let scattered = scatter(self.points(), about, |_| 1.0);
+        let scattered = scatter(self.points(), about, (AXES, SWEEPS), |_| 1.0);
         let upright = layout.up.is_some();
         Measured {
             inliers: self.inliers.len(),
@@ -97,22 +99,22 @@ impl Examiner {
 
     /// Inliers that are not on the line through most of them: what fixes the turn about it.
     fn off_line(&self, start: Option<&Scatter>, theta: f64) -> usize {
-        let Some((mut centre, _, [mut axis, ..])) = start else {
+        let Some((mut centre, _, mut axes)) = start else {
             return 0;
         };
         let per_theta2 = 1.0 / (theta * theta);
         for _ in 0..LINES {
             // Reweighted, so that a few points off a line do not hide it.
             let weight = |p: [f64; 3]| {
-                let g = 1.0 + beside(p, centre, axis, per_theta2);
+                let g = 1.0 + beside(p, centre, axes[0], per_theta2);
                 1.0 / (g * g)
             };
-            match scatter(self.points(), centre, weight) {
-                Some((c, _, axes)) => (centre, axis) = (c, axes[0]),
+            match scatter(self.points(), centre, (axes, FEW_SWEEPS), weight) {
+                Some((c, _, found)) => (centre, axes) = (c, found),
                 None => return 0,
             }
         }
-        self.points().filter(|p| beside(*p, centre, axis, per_theta2) > 1.0).count()
+        self.points().filter(|p| beside(*p, centre, axes[0], per_theta2) > 1.0).count()
     }
 }
 
@@ -126,13 +128,16 @@ fn beside(p: [f64; 3], centre: [f64; 3], axis: [f64; 3], per_theta2: f64) -> f64
 /// Points lie within half a threshold (root mean square) of a line or a point.
 pub fn is_line(points: impl Iterator<Item = [f64; 3]> + Clone, theta: f64) -> bool {
     let about = points.clone().next().unwrap_or_default();
-    scatter(points, about, |_| 1.0).is_none_or(|(_, values, _)| values[1] < 0.25 * theta * theta)
+    scatter(points, about, (AXES, SWEEPS), |_| 1.0)
+        .is_none_or(|(_, values, _)| values[1] < 0.25 * theta * theta)
 }
 
-/// Sums are taken about a point that is near the centroid, or among the points.
+/// Sums are taken about a point that is near the centroid, or among the points; the axes are looked for
+/// from some on, in so many sweeps.
 fn scatter(
     points: impl Iterator<Item = [f64; 3]>,
     about: [f64; 3],
+    (from, sweeps): ([[f64; 3]; 3], usize),
     weight: impl Fn([f64; 3]) -> f64,
 ) -> Option<Scatter> {
     let mut sums = Sums::<10>::new();
@@ -148,7 +153,8 @@ fn scatter(
     }
     let m = [x / total, y / total, z / total];
     let products = [m[0] * m[0], m[1] * m[1], m[2] * m[2], m[0] * m[1], m[0] * m[2], m[1] * m[2]];
-    let (values, axes) = symmetric_eigen(&std::array::from_fn(|k| square[k] / total - products[k]));
+    let (values, axes) =
+        symmetric_eigen(&std::array::from_fn(|k| square[k] / total - products[k]), from, sweeps);
     Some(([about[0] + m[0], about[1] + m[1], about[2] + m[2]], values, axes))
 }
 

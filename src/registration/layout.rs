@@ -175,11 +175,7 @@ impl Layout {
             centre(values, column, origin);
             padding.fill(f32::NAN);
         }
-        let (mut heaviest, mut lightest) = (0.0f32, f32::INFINITY);
-        for weight in weights {
-            heaviest = if *weight > heaviest { *weight } else { heaviest };
-            lightest = if *weight < lightest { *weight } else { lightest };
-        }
+        let [lightest, heaviest] = extremes(weights);
         let (values, padding) = array.split_at_mut(weights.len().min(stride));
         values.iter_mut().zip(weights).for_each(|(to, weight)| *to = weight / heaviest);
         padding.fill(0.0);
@@ -212,6 +208,21 @@ impl Layout {
 #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2"))]
 fn centre(into: &mut [f32], values: &[f64], origin: f64) {
     into.iter_mut().zip(values).for_each(|(to, value)| *to = (value - origin) as f32);
+}
+
+/// Least and greatest of positive values.
+#[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2"))]
+fn extremes(values: &[f32]) -> [f32; 2] {
+    // Side by side: one after another would each wait for the one before.
+    const ABREAST: usize = 64;
+    let (mut least, mut greatest) = ([f32::INFINITY; ABREAST], [0.0f32; ABREAST]);
+    for chunk in values.chunks(ABREAST) {
+        for ((least, greatest), value) in least.iter_mut().zip(&mut greatest).zip(chunk) {
+            *least = if *value < *least { *value } else { *least };
+            *greatest = if *value > *greatest { *value } else { *greatest };
+        }
+    }
+    [least.into_iter().fold(f32::INFINITY, f32::min), greatest.into_iter().fold(0.0, f32::max)]
 }
 
 fn refill<T: Copy>(into: &mut Vec<T>, len: usize, padding: T, values: impl Iterator<Item = T>) {

@@ -55,12 +55,16 @@ fn pairwise(warp: &[f64]) -> f64 {
 }
 
 /// Eigenvalues, largest first, and their axes (unit vectors) of the symmetric matrix with the
-/// entries xx, yy, zz, xy, xz, yz. Jacobi's rotations, in an order that is fixed.
-pub fn symmetric_eigen(m: &[f64; 6]) -> ([f64; 3], [[f64; 3]; 3]) {
+/// entries xx, yy, zz, xy, xz, yz. Jacobi's rotations, in an order that is fixed, from axes on that are
+/// given: the nearer they are the fewer sweeps are needed.
+pub fn symmetric_eigen(m: &[f64; 6], v: [[f64; 3]; 3], sweeps: usize) -> ([f64; 3], [[f64; 3]; 3]) {
     let [xx, yy, zz, xy, xz, yz] = *m;
-    let mut e =
-        Eigen { d: [xx, yy, zz], o: [yz, xz, xy], v: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]] };
-    for _ in 0..SWEEPS {
+    let dot = |a: &[f64; 3], b: &[f64; 3]| (a[0] * b[0] + a[1] * b[1]) + a[2] * b[2];
+    let mv = v.map(|v| [dot(&[xx, xy, xz], &v), dot(&[xy, yy, yz], &v), dot(&[xz, yz, zz], &v)]);
+    let d = [dot(&v[0], &mv[0]), dot(&v[1], &mv[1]), dot(&v[2], &mv[2])];
+    let o = [dot(&v[1], &mv[2]), dot(&v[0], &mv[2]), dot(&v[0], &mv[1])];
+    let mut e = Eigen { d, o, v };
+    for _ in 0..sweeps {
         e.rotate(0, 1, 2);
         e.rotate(0, 2, 1);
         e.rotate(1, 2, 0);
@@ -75,7 +79,10 @@ pub fn symmetric_eigen(m: &[f64; 6]) -> ([f64; 3], [[f64; 3]; 3]) {
     (e.d, e.v)
 }
 
-const SWEEPS: usize = 8;
+/// Sweeps that are enough from any axes on.
+pub const SWEEPS: usize = 8;
+/// The axes of the coordinates.
+pub const AXES: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 /// Square of a share of the diagonal below which an entry beside it is zero.
 const NEGLIGIBLE: f64 = 1e-36;
 
@@ -93,9 +100,9 @@ impl Eigen {
         if pq * pq <= NEGLIGIBLE * (dp * dq).abs() {
             return;
         }
-        let theta = (dq - dp) / (2.0 * pq);
-        let size = theta.abs() + (theta * theta + 1.0).sqrt();
-        let t = if theta < 0.0 { -1.0 / size } else { 1.0 / size };
+        let (d, twice) = (dq - dp, 2.0 * pq);
+        let size = d.abs() + (d * d + twice * twice).sqrt();
+        let t = if d < 0.0 { -twice } else { twice } / size;
         let c = 1.0 / (t * t + 1.0).sqrt();
         let s = t * c;
         self.d[p] = dp - t * pq;
@@ -150,7 +157,7 @@ mod tests {
                 .collect();
             let m: Matrix3<f64> = points.iter().map(|p| p * p.transpose() * scale).sum();
             let entries = [m[(0, 0)], m[(1, 1)], m[(2, 2)], m[(0, 1)], m[(0, 2)], m[(1, 2)]];
-            let (values, axes) = symmetric_eigen(&entries);
+            let (values, axes) = symmetric_eigen(&entries, AXES, SWEEPS);
             assert!(values[0] >= values[1] && values[1] >= values[2]);
             for (value, axis) in values.iter().zip(&axes) {
                 let axis = Vector3::from(*axis);
@@ -158,6 +165,6 @@ mod tests {
                 assert!((m * axis - axis * *value).norm() < 1e-12 * values[0], "{m} {values:?}");
             }
         }
-        assert_eq!(symmetric_eigen(&[0.0; 6]).0, [0.0; 3]);
+        assert_eq!(symmetric_eigen(&[0.0; 6], AXES, SWEEPS).0, [0.0; 3]);
     }
 }

@@ -1,6 +1,6 @@
 //! The kernels of a frame and the ways to launch them. Every way launches the same work:
 //!
-//! - scores and pivots in one cooperative kernel, whose blocks wait for each other, or in three
+//! - scores and pivots in one cooperative kernel, whose blocks wait for each other, or in two
 //!   kernels one after another, as always in the bounded search;
 //! - kernel by kernel, or all of a frame as one graph.
 
@@ -15,23 +15,18 @@ use std::sync::Arc;
 
 /// Threads of a block of the kernels, as in their files.
 const THREADS: u32 = 256;
-const CLIQUE_THREADS: u32 = 128;
-const POSE_THREADS: u32 = 32;
+const CLIQUE_THREADS: u32 = 64;
 const SCORE_THREADS: u32 = 128;
-const CHOOSE_THREADS: u32 = 1024;
 /// Blocks per multiprocessor: of the kernels that share out their tasks, as many as fit.
 const FOG_BLOCKS: u32 = 5;
 const PRUNE_BLOCKS: u32 = 8;
 const SOG_BLOCKS: u32 = 3;
 const BOUND_BLOCKS: u32 = 4;
 const CLIQUE_BLOCKS: u32 = 8;
-const POSE_BLOCKS: u32 = 4;
 const SCORE_BLOCKS: u32 = 7;
 /// Blocks of `examine` with a job of their own, and most of those that count.
 const JOBS: u32 = 4 + CANDIDATES[0] as u32;
 const COUNTERS: u32 = 24;
-/// Blocks that compare a rival with the best pose.
-const COMPARERS: u32 = 24;
 
 /// The search a kernel belongs to: the first, or that of the rivals.
 pub(super) type Round = u32;
@@ -43,16 +38,11 @@ struct Kernels {
     sog: Kernel,
     sog_scores: Kernel,
     sog_count: Kernel,
-    sog_place: Kernel,
     bound: Kernel,
     cliques: Kernel,
-    poses: Kernel,
     score: Kernel,
-    choose: Kernel,
     approach: Kernel,
-    compare: Kernel,
     examine: Kernel,
-    report: Kernel,
 }
 
 impl Kernels {
@@ -64,16 +54,11 @@ impl Kernels {
             sog: bundle.kernel("sog")?,
             sog_scores: bundle.kernel("sog_scores")?,
             sog_count: bundle.kernel("sog_count")?,
-            sog_place: bundle.kernel("sog_place")?,
             bound: bundle.kernel("bound")?,
             cliques: bundle.kernel("cliques")?,
-            poses: bundle.kernel("poses")?,
             score: bundle.kernel("score")?,
-            choose: bundle.kernel("choose")?,
             approach: bundle.kernel("approach")?,
-            compare: bundle.kernel("compare_rivals")?,
             examine: bundle.kernel("examine")?,
-            report: bundle.kernel("report")?,
         })
     }
 }
@@ -205,11 +190,9 @@ impl Launcher {
     }
 
     fn queue_frame(&self, memory: &Arguments) -> Result<(), GpuError> {
-        self.receive(memory)?;
         self.graph_of(memory)?;
         self.search(memory, 0)?;
-        self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 0)?;
-        self.launch(self.kernels.approach, CANDIDATES[0] as u32, THREADS, memory, 0)?;
+        self.approach(memory, 0)?;
         if self.is_together() {
             // A cooperative kernel waits until there is room for all of it.
             self.pivots(memory, 1)?;
@@ -219,13 +202,9 @@ impl Launcher {
             self.pivots(memory, 1)?;
         }
         self.hypotheses(memory, 1)?;
-        self.launch(self.kernels.choose, 1, CHOOSE_THREADS, memory, 1)?;
-        let rivals = CANDIDATES[1] as u32;
-        self.launch(self.kernels.approach, rivals, THREADS, memory, 1)?;
-        self.launch(self.kernels.compare, rivals * COMPARERS, THREADS, memory, 1)?;
+        self.approach(memory, 1)?;
         self.join.record(&self.side)?;
-        self.main.wait_for(&self.join)?;
-        self.queue(&self.main, self.kernels.report, after(1), memory, 0)
+        self.main.wait_for(&self.join)
     }
 
     /// Queues the measurements under the best pose, beside the search of the rivals.
@@ -236,14 +215,15 @@ impl Launcher {
         self.queue(&self.side, self.kernels.examine, after(blocks), memory, 0)
     }
 
-    /// Queues the arrival of a problem.
-    pub fn receive(&self, memory: &Arguments) -> Result<(), GpuError> {
-        self.queue(&self.main, self.kernels.receive, after(self.way.multiprocessors), memory, 0)
-    }
-
-    /// Queues the graph of the problem.
+    /// Queues the graph of the problem, and its arrival before it if it is not there yet.
     pub fn graph_of(&self, memory: &Arguments) -> Result<(), GpuError> {
-        self.launch(self.kernels.fog, self.blocks(FOG_BLOCKS), THREADS, memory, 0)
+        let k = &self.kernels;
+        if !memory.is_shared() {
+            // Behind the copy, where nothing can start early.
+            return self.queue(&self.main, k.fog, after(self.blocks(FOG_BLOCKS)), memory, 0);
+        }
+        self.queue(&self.main, k.receive, after(self.way.multiprocessors), memory, 0)?;
+        self.launch(k.fog, self.blocks(FOG_BLOCKS), THREADS, memory, 0)
     }
 
     /// Queues the search in the graph; before the second one it is made smaller.
@@ -264,8 +244,7 @@ impl Launcher {
             Search::Bounded => (k.bound, BOUND_BLOCKS),
         };
         self.launch(scores, self.blocks(blocks), THREADS, memory, round)?;
-        self.launch(k.sog_count, self.blocks(SOG_BLOCKS), THREADS, memory, round)?;
-        self.launch(k.sog_place, self.blocks(SOG_BLOCKS), THREADS, memory, round)
+        self.launch(k.sog_count, self.blocks(SOG_BLOCKS), THREADS, memory, round)
     }
 
     fn hypotheses(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
@@ -275,8 +254,12 @@ impl Launcher {
             Search::Bounded => memory.kept_alone(),
         };
         self.launch(k.cliques, self.blocks(CLIQUE_BLOCKS), CLIQUE_THREADS, &seen, round)?;
-        self.launch(k.poses, self.blocks(POSE_BLOCKS), POSE_THREADS, memory, round)?;
         self.launch(k.score, self.blocks(SCORE_BLOCKS), SCORE_THREADS, memory, round)
+    }
+
+    /// Queues the refinement of the best hypotheses, a block each.
+    fn approach(&self, memory: &Arguments, round: Round) -> Result<(), GpuError> {
+        self.launch(self.kernels.approach, CANDIDATES[round as usize] as u32, THREADS, memory, round)
     }
 
     fn blocks(&self, per_multiprocessor: u32) -> u32 {

@@ -37,7 +37,6 @@ pub(super) struct Frame {
     pub words: u32,
     pub pivots: [u32; 2],
     pub per_pivot: u32,
-    pub candidates: [u32; 2],
     pub has_heights: u32,
     pub has_ids: u32,
     pub has_vertical: u32,
@@ -71,9 +70,7 @@ pub struct Totals {
     ends: u64,
     /// Score of the worst pivot; zero if all edges of positive score are pivots.
     pub threshold: u32,
-    /// Edges above it.
-    pub above: u32,
-    /// Edges at it that were placed last, because there was no room for all at it.
+    /// Edges at it that are pivots, if there was no room for all at it.
     pub ties: u32,
     /// Pivots.
     pub pivots: u32,
@@ -87,6 +84,7 @@ pub struct Totals {
     pub listed: u32,
     best: u32,
     cut: [u32; 4],
+    reserved: u32,
 }
 
 impl Totals {
@@ -126,7 +124,10 @@ pub(super) struct DeviceRival {
 }
 
 /// Stages of which the beginnings are noted, in order; the last one is the end.
-pub(super) const STAGES: usize = 8;
+pub(super) const STAGES: usize = 7;
+
+/// Counters of blocks, see `Counter` of the kernels.
+const COUNTERS: usize = 2;
 
 /// What a frame finds.
 #[repr(C)]
@@ -152,14 +153,12 @@ pub(super) struct DeviceFindings {
 }
 
 // The same figures stand in kernels/common.cuh.
-const _: () = assert!(std::mem::size_of::<Frame>() == 280);
-const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1776);
-const _: () = assert!(std::mem::size_of::<Arguments>() == 256);
+const _: () = assert!(std::mem::size_of::<Frame>() == 272);
+const _: () = assert!(std::mem::size_of::<DeviceFindings>() == 1760);
+const _: () = assert!(std::mem::size_of::<Arguments>() == 248);
 
 // SAFETY: numbers without gaps, laid out as C does.
 unsafe impl Plain for Frame {}
-// SAFETY: as above.
-unsafe impl Plain for Totals {}
 // SAFETY: as above.
 unsafe impl Plain for Scored {}
 // SAFETY: as above.
@@ -170,7 +169,6 @@ unsafe impl Plain for DeviceFindings {}
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arguments {
     frame: u64,
-    totals: u64,
     room: u32,
     tie_room: u32,
     rows: u64,
@@ -181,6 +179,7 @@ pub(super) struct Arguments {
     scores: u64,
     kept: u64,
     kept_scores: u64,
+    offered: u64,
     histogram: u64,
     at: u64,
     keys: u64,
@@ -191,7 +190,6 @@ pub(super) struct Arguments {
     singles: u64,
     support: u64,
     barrier: u64,
-    chosen: u64,
     refined: u64,
     done: u64,
     near: u64,
@@ -205,6 +203,11 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
+    /// The device takes what comes in from the host's memory itself.
+    pub fn is_shared(&self) -> bool {
+        self.inbox != 0
+    }
+
     /// The graph of the bounded search: only the edges that are kept, all with their scores.
     pub fn kept_alone(&self) -> Self {
         Self { rows: self.kept, scores: self.kept_scores, ..*self }
@@ -257,7 +260,7 @@ fn longest_letter(stride: usize) -> usize {
 /// Memory of the device that tests read back; the rest is only written and read by kernels.
 pub(super) struct DeviceSide {
     pub letter: DeviceBuffer<u8>,
-    pub totals: DeviceBuffer<Totals>,
+    pub findings: DeviceBuffer<DeviceFindings>,
     pub rows: DeviceBuffer<u64>,
     pub degrees: DeviceBuffer<u32>,
     pub gone: DeviceBuffer<u64>,
@@ -331,7 +334,7 @@ impl Memory {
         };
         let mut device = DeviceSide {
             letter: DeviceBuffer::new(context, longest_letter(stride))?,
-            totals: DeviceBuffer::new(context, 2)?,
+            findings: DeviceBuffer::new(context, 1)?,
             rows: DeviceBuffer::new(context, stride * words)?,
             degrees: DeviceBuffer::new(context, stride)?,
             gone: DeviceBuffer::new(context, words)?,
@@ -342,10 +345,11 @@ impl Memory {
         };
         // Those of slots without a triple are never written, but read back by tests.
         device.poses.clear()?;
+        device.findings.clear()?;
         let mut more = More { context, made: Vec::new(), bytes: 0 };
+        let scores = more.bytes(2 * room)?;
         let arguments = Arguments {
             frame: device.letter.address(),
-            totals: device.totals.address(),
             room: room as u32,
             tie_room: MOST_TIES as u32,
             rows: device.rows.address(),
@@ -353,9 +357,10 @@ impl Memory {
             gone: device.gone.address(),
             starts: more.bytes(4 * stride)?,
             edges: more.bytes(4 * room)?,
-            scores: more.bytes(2 * room)?,
+            scores,
             kept: more.bytes(8 * kept_rows)?,
             kept_scores: more.bytes(2 * kept)?,
+            offered: scores,
             histogram: more.bytes(4 * stride)?,
             at: more.bytes(4 * (stride + 1))?,
             keys: more.bytes(8 * pivots)?,
@@ -366,20 +371,20 @@ impl Memory {
             singles: more.bytes(12 * 4 * slots)?,
             support: device.support.address(),
             barrier: more.zeroed(64)?,
-            chosen: more.bytes(2 * 4 * (CANDIDATES[0] + 1))?,
             refined: more.bytes(CANDIDATES[0] * std::mem::size_of::<Scored>())?,
-            done: more.bytes(4)?,
+            done: more.bytes(4 * COUNTERS)?,
             near: more.bytes(GATHERERS * 8 * 4 * stride)?,
             gathered: more.bytes(4 * CANDIDATES[0])?,
             cells: more.bytes(2 * 4 * table)?,
             mask: more.bytes(8 * words)?,
-            findings: more.zeroed(std::mem::size_of::<DeviceFindings>())?,
+            findings: device.findings.address(),
             inbox: if context.device().integrated { host.letter.device_address()? } else { 0 },
             outbox: host.findings.device_address()?,
             outbox_mask: host.mask.device_address()?,
         };
         let d = &device;
-        let named = d.letter.bytes() + d.totals.bytes() + d.rows.bytes() + d.degrees.bytes() + d.gone.bytes();
+        let named =
+            d.letter.bytes() + d.findings.bytes() + d.rows.bytes() + d.degrees.bytes() + d.gone.bytes();
         let found = d.pivots.bytes() + d.triples.bytes() + d.poses.bytes() + d.support.bytes();
         let bytes = named + found + more.bytes;
         Ok(Self { needs, host, device, arguments, bytes, _bytes: more.made })

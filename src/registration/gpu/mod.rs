@@ -28,14 +28,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Stages of the kernels, see `Stage` in `kernels/common.cuh`.
-const UPLOAD: usize = 0;
-const FOG: usize = 1;
-const SOG: usize = 2;
-const PIVOTS: usize = 3;
-const CLIQUES: usize = 4;
-const HYPOTHESES: usize = 5;
-const REFINE: usize = 6;
-const END: usize = 7;
+const FOG: usize = 0;
+const SOG: usize = 1;
+const PIVOTS: usize = 2;
+const CLIQUES: usize = 3;
+const HYPOTHESES: usize = 4;
+const REFINE: usize = 5;
+const END: usize = 6;
 
 /// The bits of each byte, lowest first.
 const BITS: [[bool; 8]; 256] = {
@@ -53,6 +52,8 @@ pub struct GpuEngine {
     memory: Memory,
     capacity: usize,
     findings: DeviceFindings,
+    /// A frame was submitted and not waited for.
+    under_way: bool,
     // Dropped after the memory that it may be writing: it waits.
     launcher: Launcher,
     context: Arc<Context>,
@@ -75,7 +76,8 @@ impl GpuEngine {
         let r = &params.registration;
         let capacity = r.max_correspondences.max(0) as usize;
         let memory = Memory::new(&context, capacity, Needs::of(r))?;
-        Ok(Self { memory, capacity, findings: DeviceFindings::default(), launcher, context, bundle, params })
+        let (findings, under_way) = (DeviceFindings::default(), false);
+        Ok(Self { memory, capacity, findings, under_way, launcher, context, bundle, params })
     }
 
     /// Name and compute capability of the device, for the log.
@@ -129,7 +131,6 @@ impl GpuEngine {
             words: (padded / 64) as u32,
             pivots: finish::pivots(r).map(|k| k as u32),
             per_pivot: finish::per_pivot(r) as u32,
-            candidates: CANDIDATES.map(|c| c as u32),
             has_heights: u32::from(layout.up.is_some()),
             has_ids: u32::from(layout.ids.iter().any(|ids| !ids.is_empty())),
             has_vertical: u32::from(layout.vertical.is_some()),
@@ -163,8 +164,7 @@ impl GpuEngine {
                 .map_or(Verticals::default(), |v| Verticals { up: v.up, rotation: v.rotation }),
         };
         self.memory.host.write(frame, layout);
-        if self.context.device().integrated {
-            // It takes it where it is.
+        if self.memory.arguments.is_shared() {
             return Ok(());
         }
         let (letter, len) = (&self.memory.host.letter, self.memory.host.written());
@@ -174,6 +174,7 @@ impl GpuEngine {
     /// Queues the frame that was staged.
     pub fn submit(&mut self) -> Result<(), GpuError> {
         self.context.bind()?;
+        self.under_way = true;
         self.launcher.frame(&self.memory.arguments)
     }
 
@@ -181,6 +182,7 @@ impl GpuEngine {
     fn wait(&mut self) -> Result<(), GpuError> {
         self.context.bind()?;
         self.launcher.stream().wait()?;
+        self.under_way = false;
         self.findings = self.memory.host.findings.items().first().copied().unwrap_or_default();
         Ok(())
     }
@@ -191,7 +193,6 @@ impl GpuEngine {
         self.context.bind()?;
         let stream = self.launcher.stream();
         if round == 0 {
-            self.launcher.receive(&self.memory.arguments)?;
             self.launcher.graph_of(&self.memory.arguments)?;
         } else {
             let mut pinned = PinnedBuffer::new(&self.context, gone.len())?;
@@ -200,8 +201,9 @@ impl GpuEngine {
             stream.wait()?;
         }
         self.launcher.search(&self.memory.arguments, round)?;
-        let totals = self.memory.device.totals.read(2, stream)?;
-        Ok(totals.get(round as usize).copied().unwrap_or_default())
+        let findings = self.memory.device.findings.read(1, stream)?;
+        let totals = findings.first().and_then(|f| f.totals.get(round as usize));
+        Ok(totals.copied().unwrap_or_default())
     }
 
     /// For tests: words of a row, rows and degrees of the graph as it is now.
@@ -233,15 +235,15 @@ impl GpuEngine {
             .collect())
     }
 
-    /// Microseconds of the device in each stage of the last frame. What was measured beside the
-    /// search of the rivals is not in them.
+    /// Microseconds of the device in each stage of the last frame. The upload is the host's; what was
+    /// measured beside the search of the rivals counts where it ends last.
     fn times(&self) -> StageTimes {
         let [first, rivals] = &self.findings.stamps;
         let between = |from: u64, to: u64| to.saturating_sub(from) as f64 * 1e-3;
         let both =
             |from: usize, to: usize| between(first[from], first[to]) + between(rivals[from], rivals[to]);
         StageTimes {
-            upload: between(first[UPLOAD], first[FOG]),
+            upload: 0.0,
             fog: between(first[FOG], first[SOG]),
             sog: both(SOG, PIVOTS),
             pivots: both(PIVOTS, CLIQUES),
@@ -284,8 +286,10 @@ impl Engine for GpuEngine {
 
     fn begin(&mut self, task: Task) -> Result<(), Stop> {
         self.context.bind()?;
-        // An earlier frame may have been given up before its end.
-        self.launcher.stream().wait()?;
+        if self.under_way {
+            // It was given up before its end.
+            self.launcher.stream().wait()?;
+        }
         self.stage(task.layout, task.r)?;
         Ok(self.submit()?)
     }
