@@ -256,7 +256,7 @@ fn agree(what: &str, system: &System, theirs: StartSet, ours: StartSet, target: 
 
 fn start_of(folder: &Path, n: usize, names: [&str; 2]) -> StartSet {
     let roots = read(folder.join(names[1])).chunks(n).map(<[_]>::to_vec).collect();
-    StartSet { parameters: read(folder.join(names[0])), roots }
+    StartSet { parameters: read(folder.join(names[0])), roots, note: String::new() }
 }
 
 #[test]

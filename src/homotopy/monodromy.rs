@@ -94,7 +94,7 @@ pub fn monodromy(
         state.roots = roots.len();
         progress(state);
     }
-    Ok(StartSet { parameters: base, roots })
+    Ok(StartSet { parameters: base, roots, note: String::new() })
 }
 
 /// The ends of those that arrive, at once or with more care.
@@ -115,7 +115,7 @@ fn carry(
 }
 
 /// A complex number with normal parts and mean square 1.
-fn normal(random: &mut Pcg64Mcg) -> Complex<f64> {
+pub(super) fn normal(random: &mut Pcg64Mcg) -> Complex<f64> {
     let radius = (-libm::log(1.0 - random.random::<f64>())).sqrt();
     let angle = std::f64::consts::TAU * random.random::<f64>();
     Complex::new(radius * libm::cos(angle), radius * libm::sin(angle))

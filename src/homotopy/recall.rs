@@ -1,7 +1,9 @@
 //! How many of the roots that are there are found.
 
-use super::check::{is_root, newton};
+use super::check::{correction, newton};
 use super::distinct::Distinct;
+use super::operations::Operations;
+use super::precision::Precision;
 use super::problems::{Error, Problem};
 use super::roots::Solution;
 use super::solver::{Backend, Solver};
@@ -39,6 +41,12 @@ pub struct Recall {
     pub counts: BTreeMap<&'static str, usize>,
     /// Steps of a track, the mean.
     pub steps: f64,
+    /// Steps of the longest track of an instance, the mean over instances.
+    pub longest: f64,
+    /// What a step costs.
+    pub operations: Operations,
+    /// How exact the roots are.
+    pub precision: Precision,
     /// Time per instance when each is solved by itself, median, ms.
     pub ms: f64,
     /// Of that, the kernels on the GPU.
@@ -59,6 +67,9 @@ pub struct Batch {
     /// Instances per second.
     pub per_second: f64,
 }
+
+/// From the seed of one instance to that of the next.
+pub const SEEDS_APART: u64 = 1000;
 
 /// Solves so many instances of a problem, drawn from `seed`, and counts; then `batch` of them in one
 /// call, unless that is zero.
@@ -87,6 +98,9 @@ pub fn recall(
         silent: 0,
         counts: BTreeMap::new(),
         steps: 0.0,
+        longest: 0.0,
+        operations: solver.compiled().operations(),
+        precision: Precision::default(),
         ms: 0.0,
         kernel_ms: None,
         batch: None,
@@ -100,7 +114,7 @@ pub fn recall(
         repeats = if fixed { 10 } else { 1 };
     }
     for i in 0..instances {
-        let instance = problem.instance(seed.wrapping_add(1000 * i as u64));
+        let instance = problem.instance(seed.wrapping_add(SEEDS_APART * i as u64));
         let target = instance.as_ref().map(|i| i.parameters.clone()).or_else(|| system.values.clone());
         let target = target.unwrap_or_default();
         let mut solve = || {
@@ -117,7 +131,10 @@ pub fn recall(
         let mut distinct = Distinct::new(system);
         for root in solution.found() {
             distinct.insert(root.point);
-            recall.wrong += usize::from(!is_root(system, root.point, &target));
+            let error = correction(system, root.point, &target);
+            recall.wrong += usize::from(error.is_nan() || error > 1e-6);
+            recall.precision.residuals.add(root.residual);
+            recall.precision.errors.add(error);
         }
         recall.found += distinct.count();
         recall.silent += solver.start().roots.len() - solution.roots.len();
@@ -125,6 +142,7 @@ pub fn recall(
             *recall.counts.entry(status.name()).or_default() += solution.count(*status);
         }
         recall.steps += solution.roots.iter().map(|r| f64::from(r.steps)).sum::<f64>();
+        recall.longest += f64::from(solution.roots.iter().map(|r| r.steps).max().unwrap_or(0));
         let Some(instance) = instance else { continue };
         recall.truths += 1;
         let truth = newton(system, instance.near.clone(), &target);
@@ -151,6 +169,7 @@ pub fn recall(
         }
     }
     recall.steps /= (instances * solver.start().roots.len()).max(1) as f64;
+    recall.longest /= instances.max(1) as f64;
     Ok(recall)
 }
 

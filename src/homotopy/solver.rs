@@ -73,6 +73,16 @@ impl Solver {
         }
     }
 
+    /// The same solver with another start set, on the CPU.
+    pub fn starting_at(&self, start: StartSet) -> Self {
+        Self {
+            start,
+            #[cfg(feature = "cuda")]
+            gpu: None,
+            ..self.clone()
+        }
+    }
+
     /// The same solver, following on a backend.
     ///
     /// # Errors
