@@ -28,7 +28,7 @@ fn tracks_of_the_large_problems_come_to_roots() {
         let (system, start) = problem.prepared(1).expect("a start set");
         assert_eq!(start.roots.len(), problem.expected, "{name}");
         let roots = start.roots.into_iter().step_by(problem.expected / 12).collect();
-        let start = StartSet { parameters: start.parameters, roots };
+        let start = StartSet { roots, ..start };
         let target = problem.instance(5).expect("an instance").parameters;
         let solver = Solver::new(system, start, Settings::default());
         let solution = solver.solve(std::slice::from_ref(&target), None).remove(0);
@@ -134,7 +134,7 @@ fn systems_without_regular_roots_end_with_a_status() {
 /// Followed from `a = 1` to targets: how the only track of the start set ends.
 fn single(yaml: &str, root: &[f64], targets: &[Complex<f64>]) -> Vec<TrackStatus> {
     let system = System::from_yaml(yaml).expect("a system");
-    let start = StartSet { parameters: real(&[1.0]), roots: vec![real(root)] };
+    let start = StartSet { parameters: real(&[1.0]), roots: vec![real(root)], note: String::new() };
     let start = start.checked(&system).expect("a root");
     let targets: Vec<Numbers> = targets.iter().map(|a| vec![*a]).collect();
     let solutions = Solver::new(system, start, Settings::default()).solve(&targets, None);
@@ -192,7 +192,8 @@ fn a_time_budget_is_obeyed_and_tracks_say_so() {
     let none = solver.solve(&[vec![]], Some(begin)).remove(0);
     assert_eq!(none.count(TrackStatus::Invalid), 924);
     assert!(solver.solve(&[], None).is_empty());
-    let nothing = StartSet { parameters: solver.start().parameters.clone(), roots: Vec::new() };
+    let nothing =
+        StartSet { parameters: solver.start().parameters.clone(), roots: Vec::new(), note: String::new() };
     let nothing = Solver::new(solver.system().clone(), nothing, Settings::default());
     let target = solver.system().values.clone().expect("numbers");
     let empty = nothing.solve(&[target.clone(), target], None);
