@@ -58,7 +58,7 @@ pub fn cost(solver: &Solver, targets: &[Numbers], deadline: Option<Instant>) -> 
     for solution in solver.solve(targets, deadline) {
         let mut distinct = Distinct::new(solver.system());
         solution.found().for_each(|r| {
-            distinct.insert(&r.point);
+            distinct.insert(r.point);
         });
         let count = solution.roots.len().max(1) as f64;
         sum.steps += solution.roots.iter().map(|r| f64::from(r.steps)).sum::<f64>() / count;
