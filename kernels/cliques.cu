@@ -261,11 +261,13 @@ __device__ inline void search(const Work& m, Totals& totals, u32 p, Clique& c) {
         // Two lanes a triple.
         const u32 t = lane / 2, slot = better * per_pivot + t;
         const u64 key = t < per_pivot ? c.best[0][t] : 0;
+        // What is read here is cleared for the next pivot.
+        __syncwarp();
         const u32 w = key == 0 ? v : 0xffffu - (u32)(key & 0xffffu);
         if (t < per_pivot) m.triples[slot] = key == 0 ? make_uint4(0, 0, 0, 0) : make_uint4(u, v, w, (u32)(key >> 32));
         const u32 some = __popc(__ballot_sync(FULL, key != 0)) / 2;
         if (lane == 0 && some > 0) atomicAdd(&totals.triples, some);
-        write_pose(m, slot, t < per_pivot, u, v, w);
+        write_pose(m, slot, t < per_pivot, key != 0, u, v, w);
     }
 }
 

@@ -3,7 +3,7 @@
 //
 // What a lane has: unknown number `lane`, equation number `lane`, and its row of the Jacobian matrix,
 // which becomes a row of the inverse. The programs of the system (system.cuh, made by
-// src/homotopy/gpu/source.rs) are spread over the lanes: in each round a lane computes one
+// src/homotopy/gpu.rs) are spread over the lanes: in each round a lane computes one
 // `to = +-c +- a b` on numbers in shared memory. Decisions are made by all lanes alike.
 //
 // Where the CPU divides, takes roots and compares sizes this is only as exact as the decision needs,
@@ -15,11 +15,11 @@ typedef Complex<double> Z;
 
 #define HISTORY 3
 // Statuses, in the order of src/status.rs; the last one is of no end.
-enum Status { OK, DIVERGED, SINGULAR, MIN_STEP, BUDGET, RUNNING = 99 };
+enum Status { OK, DIVERGED, SINGULAR, MIN_STEP, BUDGET, DUPLICATE, RUNNING = 99 };
 
 // See `Settings` of track.rs.
 struct Settings {
-    double tolerance, contraction, min_step, infinity, end_zone;
+    double tolerance, contraction, min_step, infinity, end_zone, brief;
     u64 max_steps;
 };
 
@@ -29,7 +29,23 @@ struct End {
     u32 status, steps;
 };
 
-constexpr double SMALL = 1e-8, ROUNDING = 1e-8, MOST_ROUNDING = 1e-5, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-3;
+// Rounds of a call, each with a list of jobs.
+#define LEVELS 2
+
+struct Queue {
+    // When the call began, ns.
+    u64 begin;
+    // Jobs that were taken beyond the first of each tile; jobs in the list.
+    u32 next[LEVELS], count[LEVELS];
+};
+
+// Tracks from the start; again, to be better than they were; from where they came to.
+enum Mode { FIRST, AGAIN, ONWARD };
+
+constexpr double SMALL = 1e-8, ROUNDING = 1e-8, MOST_ROUNDING = 1e-5, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-2;
+constexpr double STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
+constexpr int CORRECTIONS = 2;
+#define SLOW 4
 #define UNBOUNDED __longlong_as_double(0x7ff0000000000000ll)
 
 constexpr int TILES = WARP / LANES;
@@ -38,31 +54,79 @@ constexpr int RATES = N, COEFFICIENTS = 2 * N;
 constexpr int MATRIX = FIRST_CONSTANT + CONSTANTS, H = MATRIX + N * PITCH;
 constexpr int ROUNDS = JACOBIAN_ROUNDS + TANGENT_ROUNDS;
 constexpr int VECTORS = 3;
+// Written out step by step: larger ones are slower so, as their code does not fit the nearest cache.
+constexpr bool SMALL_N = N <= 6;
+constexpr int ORDER = SMALL_N ? N : 1;
+// Coefficients of a lane; few are kept in registers.
+constexpr int PER_LANE = (C + LANES - 1) / LANES;
+constexpr bool HELD = PER_LANE * TERMS <= 12;
+constexpr int KEPT = HELD && C > 0 ? PER_LANE : 1;
 
 struct Shared {
     Z slots[SLOTS];
     // The pivot's row and its inverse, for steps in turn.
     Z pivot[2][N + 1];
-    Z right[VECTORS][N];
-    Z solution[VECTORS][N];
+    // Right sides, and right sides in the order of the pivots.
+    Z given[VECTORS][N], right[VECTORS][N];
 };
 
-// 1 / a to a few units of the last place, without a branch; not finite for what is tiny or not finite.
+// 1 / a to twelve digits, without a branch; not finite for what is tiny or not finite.
 __device__ inline double per(double a) {
 #ifdef __CUDA_ARCH__
     double y;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(a));
-    y = fused(y, fused(-a, y, 1.0), y);
     return fused(y, fused(-a, y, 1.0), y);
 #else
     return 1.0 / a;
 #endif
 }
 
+__device__ inline float per(float a) {
+#ifdef __CUDA_ARCH__
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(a));
+    return a;
+#else
+    return 1.0f / a;
+#endif
+}
+
+// The square root of what is not negative, to six digits.
+__device__ inline double root(double a) {
+#ifdef __CUDA_ARCH__
+    double y;
+    asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(a));
+    return a > 1e-300 && a < UNBOUNDED ? a * y : a;
+#else
+    return sqrt(a);
+#endif
+}
+
+// The binary logarithm and its inverse, to six digits.
+__device__ inline float log2_of(float a) {
+#ifdef __CUDA_ARCH__
+    asm("lg2.approx.ftz.f32 %0, %0;" : "+f"(a));
+    return a;
+#else
+    return log2f(a);
+#endif
+}
+__device__ inline float power_of_2(float a) {
+#ifdef __CUDA_ARCH__
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(a));
+    return a;
+#else
+    return exp2f(a);
+#endif
+}
+
 __device__ inline double norm2(Z a) { return fused(a.re, a.re, a.im * a.im); }
-__device__ inline Z inverse(Z a) {
+// The conjugate of 1 / a, and the product with a conjugate: changing a sign would take as long as a sum.
+__device__ inline Z conjugate_inverse(Z a) {
     const double scale = per(norm2(a));
-    return {a.re * scale, -a.im * scale};
+    return {a.re * scale, a.im * scale};
+}
+__device__ inline Z conjugate_product(Z a, Z b) {
+    return {fused(a.re, b.re, a.im * b.im), fused(a.im, b.re, -(a.re * b.im))};
 }
 __device__ inline Z minus(Z a, Z b) { return {a.re - b.re, a.im - b.im}; }
 __device__ inline Z plus_scaled(Z a, Z b, double by) { return {fused(b.re, by, a.re), fused(b.im, by, a.im)}; }
@@ -75,62 +139,98 @@ __device__ inline double bounded(double value, double low, double high) {
 // The power of two's part and twenty bits of a number that is not negative, which are ordered like it;
 // what is no number comes last.
 __device__ inline u32 high_bits(double a) { return (u32)__double2hiint(a) & 0x7fffffffu; }
-__device__ inline double of_high_bits(u32 bits) {
-    return bits > 0x7ff00000u ? UNBOUNDED : __hiloint2double((int)bits, 0);
+constexpr u32 INFINITE = 0x7ff00000;
+// The square of EXACT of work.rs.
+constexpr u32 EXACT2 = 0x3da3ca8c;
+
+// The binary logarithm of such a number; a thousand and more if it is not finite.
+__device__ inline float log_of(u32 bits) {
+    return (float)((int)(bits >> 20) - 1023) + log2_of(__uint_as_float(0x3f800000u | (bits & 0xfffff) << 3));
 }
 
+// Sizes are kept as their binary logarithms: no step has this one.
+constexpr float NONE = -1e30f;
+
 struct Track {
-    double times[HISTORY];
-    double step, target;
+    double time, step, target;
+    // The length of the attempt; how far back the other points are; inverses of the distances between
+    // the first and the second point, the first and the third, the second and the third.
+    double made, gap1, gap2, per1, per2, per12;
+    // The length goes with this power of the error.
+    float exponent;
     // A correction of this size may be rounding errors.
-    double rounding;
-    // The first correction of an attempt that failed just before, zero if none did, and the longest of
-    // these attempts.
-    double failed, longest;
-    u32 known, steps, growing;
+    float rounding;
+    // The first correction of an attempt that failed just before; the longest of these attempts.
+    float failed;
+    double longest;
+    // Since when it grows as a path to infinity does: what was left then, or zero, and how fast it grew.
+    double since, grew;
+    u32 known, steps;
 
-    __device__ double back(double h) const {
-        double product = h;
-        if (known > 1) product *= h + times[0] - times[1];
-        if (known > 2) product *= h + times[0] - times[2];
-        return product;
+    // Chooses where the next attempt goes.
+    __device__ void plan() {
+        if (known == 0) return;
+        // Not a tiny step at the end.
+        target = time + 1.01 * step >= 1 ? 1 : time + step;
+        made = target - time;
+        const float length = (float)made;
+        float power = 1;
+        if (known > 1) power = fused(length, per(length + (float)gap1), power);
+        if (known > 2) power = fused(length, per(length + (float)gap2), power);
+        exponent = -0.5f * per(power);
     }
 
-    // The length at which the error would be 0.5 if a step of length `made` had `error`.
-    __device__ double length(double error, double made) const {
-        const double wanted = back(made) * sqrt(0.5 * per(error > 1e-9 ? error : 1e-9));
-        const float per_order = known == 1 ? 1.0f : known == 2 ? 0.5f : 1.0f / 3;
-        double length = made;
-        for (int i = 0; i < 5; i++) {
-            const float ratio = (float)(wanted * per(back(length)));
-            length *= (double)exp2f(log2f(ratio) * per_order);
-        }
-        return length;
+    // What the length of the attempt is to be multiplied by, as `length` of track.rs.
+    __device__ float stretch(float error) const { return power_of_2(exponent * (1 + fmaxf(error, -30))); }
+
+    // Takes the target for the latest point.
+    __device__ void advance() {
+        per12 = per1;
+        gap2 = made + gap1;
+        gap1 = made;
+        per1 = per(gap1);
+        per2 = per(gap2);
+        time = target;
+        if (known < HISTORY) known++;
     }
+};
+
+// Binary logarithms of `tolerance` and `contraction` of the settings and of MOST_ROUNDING.
+struct Limits {
+    float tolerance, contraction, most_rounding;
 };
 
 struct Tile {
     Shared& shared;
     const u64* words;
-    // Of the lanes of this tile; number of this lane in it; first lane.
-    u32 mask, lane, first;
+    // Number of this lane in its tile; the tile's first lane.
+    u32 lane, first;
     bool is_row;
-    // A row of the inverse matrix, and of which unknown.
+    // A row of the inverse matrix, and of which unknown; the lane that has the row of this lane's.
     Z row[N];
-    u32 unknown;
+    u32 unknown, owner;
+    // Rows that gave the pivots, in turn.
+    u32 order[ORDER];
+    // Coefficients as polynomials, this lane's: k = lane, lane + LANES, ...
+    Z series[KEPT][TERMS];
     // The last points and rates, the latest first; of this lane's unknown.
     Z points[HISTORY], rates[HISTORY];
     // The corrected point and its rate.
     Z point, rate;
+    // Squares below this count as this where sizes are relative; the inverse of this lane's.
+    double floor, per_square;
 
-    __device__ void sync() const { __syncwarp(mask); }
+    // Of the lanes of this tile. Waiting for a number that the compiler knows is faster.
+    __device__ u32 mask() const { return LANES == WARP ? FULL : FULL >> (WARP - LANES) << first; }
+
+    __device__ void sync() const { __syncwarp(mask()); }
 
     __device__ u32 most(u32 value) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-        return __reduce_max_sync(mask, value);
+        return __reduce_max_sync(mask(), value);
 #else
         for (u32 apart = LANES / 2; apart > 0; apart /= 2) {
-            const u32 other = __shfl_xor_sync(mask, value, apart);
+            const u32 other = __shfl_xor_sync(mask(), value, apart);
             value = other > value ? other : value;
         }
         return value;
@@ -138,25 +238,33 @@ struct Tile {
     }
 
     // The largest of numbers of all lanes that are not negative, nearly.
-    __device__ double largest(double value) const { return of_high_bits(most(high_bits(value))); }
+    __device__ double largest(double value) const {
+        const u32 bits = most(high_bits(value));
+        return bits > INFINITE ? UNBOUNDED : __hiloint2double((int)bits, 0);
+    }
 
     __device__ void run(const u64* program, int rounds) {
-        u64 next = program[lane];
+        u64 word = program[lane], next = program[LANES + lane];
+#pragma unroll 6
         for (int r = 0; r < rounds; r++) {
-            const u64 word = next;
-            // There is a word after the last one.
-            next = program[(r + 1) * LANES + lane];
-            Z c = shared.slots[word >> 14 & 0x3fff], a = shared.slots[word >> 28 & 0x3fff];
-            const Z b = shared.slots[word >> 42 & 0x3fff];
-            const bool less_c = word >> 62 & 1, less_a = word >> 63;
-            c.re = less_c ? -c.re : c.re;
-            c.im = less_c ? -c.im : c.im;
-            a.re = less_a ? -a.re : a.re;
-            a.im = less_a ? -a.im : a.im;
-            shared.slots[word & 0x3fff] = {fused(-a.im, b.im, fused(a.re, b.re, c.re)),
-                                           fused(a.im, b.re, fused(a.re, b.im, c.im))};
+            const u32 low = (u32)word, high = (u32)(word >> 32);
+            Z c = shared.slots[low >> 16 & 0x7fff], a = shared.slots[high & 0x7fff];
+            const Z b = shared.slots[high >> 16];
+            word = next;
+            // There are two words after the last one.
+            next = program[(r + 2) * LANES + lane];
+            const int less_c = (int)(low & 0x80000000u), less_a = (int)(high << 16 & 0x80000000u);
+            c = {flipped(c.re, less_c), flipped(c.im, less_c)};
+            a = {flipped(a.re, less_a), flipped(a.im, less_a)};
+            shared.slots[low & 0x7fff] = {fused(-a.im, b.im, fused(a.re, b.re, c.re)),
+                                          fused(a.im, b.re, fused(a.re, b.im, c.im))};
             sync();
         }
+    }
+
+    // With another sign if that bit is set.
+    __device__ static double flipped(double a, int sign) {
+        return __hiloint2double(__double2hiint(a) ^ sign, __double2loint(a));
     }
 
     __device__ void load_row() {
@@ -165,143 +273,184 @@ struct Tile {
     }
 
     // Inverts the matrix in place (Gauss and Jordan), pivots by row. Columns move one place to the left
-    // in each step, so that each step is the same code.
+    // in each step, so that each step is the same code. The next pivot is looked for as soon as its
+    // column is there.
     __device__ void invert() {
         bool open = is_row;
-#pragma unroll 1
+        Z own = conjugate_inverse(row[0]);
+        u32 best = most(vote(open));
+#pragma unroll(SMALL_N ? N : 1)
         for (int k = 0; k < N; k++) {
-            const u32 size = high_bits(fabs(row[0].re) + fabs(row[0].im));
-            const u32 winner = 31 - (most(open ? (size & ~31u) | (31 - lane) : 0) & 31);
-            const Z own = inverse(row[0]);
+            const u32 winner = 31 - (best & 31);
             const bool is_pivot = lane == winner;
             Z* pivot = shared.pivot[k % 2];
+            if (lane == k) owner = winner;
+            if (SMALL_N) order[k % ORDER] = winner;
             if (is_pivot) {
                 open = false;
                 unknown = k;
+                pivot[N] = own;
 #pragma unroll
                 for (int j = 1; j < N; j++) pivot[j] = row[j];
-                pivot[N] = own;
             }
             sync();
             const Z by = pivot[N];
-            Z factor = product(row[0], by);
-            if (is_pivot) factor = {-by.re, -by.im};
+            Z factor = conjugate_product(row[0], by);
+            if (is_pivot) factor = {-by.re, by.im};
+            // All of it before lanes vote, so that they need not wait for the vote to go on.
+            Z above[N];
+#pragma unroll
+            for (int j = 1; j < N; j++) above[j] = pivot[j];
 #pragma unroll
             for (int j = 1; j < N; j++) {
-                const Z old = is_pivot ? Z{0, 0} : row[j];
-                row[j - 1] = less_product(old, factor, pivot[j]);
+                row[j - 1] = less_product(is_pivot ? Z{0, 0} : row[j], factor, above[j]);
+                if (j == 1) {
+                    own = conjugate_inverse(row[0]);
+                    best = most(vote(open));
+                }
             }
             row[N - 1] = {-factor.re, -factor.im};
         }
     }
 
-    // Replaces right sides, of which each lane has that of its equation, by solutions.
+    // Size of this lane's pivot, and the lane; zero if its row gave one.
+    __device__ u32 vote(bool open) const {
+        const u32 re = high_bits(row[0].re), im = high_bits(row[0].im);
+        return open ? ((re > im ? re : im) & ~31u) | (31 - lane) : 0;
+    }
+
+    // Solutions for right sides that stand one behind the other from a slot on.
     template <int COUNT>
-    __device__ void solve(Z (&b)[COUNT]) {
-        if (is_row) {
+    __device__ void solve(const Z* right, Z (&x)[COUNT]) {
+        if (!SMALL_N) {
+            // In the order of the pivots.
+            if (is_row) {
 #pragma unroll
-            for (int v = 0; v < COUNT; v++) shared.right[v][unknown] = b[v];
+                for (int v = 0; v < COUNT; v++) shared.right[v][unknown] = right[v * N + lane];
+            }
+            sync();
+            right = shared.right[0];
         }
-        sync();
-        Z sums[COUNT] = {};
+        // Four short chains of sums instead of one.
+        Z sums[COUNT][4] = {};
 #pragma unroll
         for (int j = 0; j < N; j++) {
 #pragma unroll
             for (int v = 0; v < COUNT; v++) {
-                const Z x = shared.right[v][j];
-                sums[v] = {fused(row[j].re, x.re, fused(-row[j].im, x.im, sums[v].re)),
-                           fused(row[j].re, x.im, fused(row[j].im, x.re, sums[v].im))};
+                const Z b = right[v * N + (SMALL_N ? order[j % ORDER] : j)];
+                Z &one = sums[v][j % 2 * 2], &other = sums[v][j % 2 * 2 + 1];
+                one = {fused(row[j].re, b.re, one.re), fused(row[j].re, b.im, one.im)};
+                other = {fused(-row[j].im, b.im, other.re), fused(row[j].im, b.re, other.im)};
             }
         }
-        if (is_row) {
 #pragma unroll
-            for (int v = 0; v < COUNT; v++) shared.solution[v][unknown] = sums[v];
+        for (int v = 0; v < COUNT; v++) {
+            const Z *sum = sums[v];
+            x[v] = {of_owner((sum[0].re + sum[1].re) + (sum[2].re + sum[3].re)),
+                    of_owner((sum[0].im + sum[1].im) + (sum[2].im + sum[3].im))};
         }
-        sync();
-#pragma unroll
-        for (int v = 0; v < COUNT; v++) b[v] = is_row ? shared.solution[v][lane] : Z{0, 0};
     }
 
-    // The largest of the lanes' numbers relative to their unknowns, squared, as `relative` of work.rs.
-    __device__ double relative(Z value, double size2) const {
+    __device__ double of_owner(double value) const {
+        return __shfl_sync(mask(), value, first + owner);
+    }
+
+    // The largest of the lanes' numbers relative to their unknowns, squared, as `relative` of work.rs; as
+    // bits.
+    __device__ u32 relative(Z value) const { return most(high_bits(norm2(value) * per_square)); }
+
+    // Makes sizes relative to the point.
+    __device__ void measure() {
         const double mine = norm2(point);
-        const double least = 1e-4 * (size2 < 1.0 ? size2 : 1.0);
-        const double floor = least > SMALL * SMALL ? least : SMALL * SMALL;
-        return largest(norm2(value) * per(mine > floor ? mine : floor));
+        per_square = per(mine > floor ? mine : floor);
     }
 
-    // Weights of Hermite's interpolation, and the predicted point and rate.
+    // What `relative` asks for, from the largest coordinate squared.
+    __device__ void set_floor(double size2) {
+        const double least = 1e-4 * (size2 < 1.0 ? size2 : 1.0);
+        floor = least > SMALL * SMALL ? least : SMALL * SMALL;
+    }
+
+    // The predicted point and rate, by Hermite's interpolation.
     __device__ void predict(const Track& track) {
-        const double s = track.target;
+        const double a = track.made, b = a + track.gap1, c = a + track.gap2;
+        const double p1 = track.per1, p2 = track.per2, p12 = track.per12;
         point = points[0];
         rate = {0, 0};
-#pragma unroll
-        for (int i = 0; i < HISTORY; i++) {
-            if (i >= (int)track.known) continue;
-            double value = 1, slope = 0, own = 0;
-#pragma unroll
-            for (int j = 0; j < HISTORY; j++) {
-                if (j == i || j >= (int)track.known) continue;
-                const double width = per(track.times[i] - track.times[j]);
-                slope = (slope * (s - track.times[j]) + value) * width;
-                value *= (s - track.times[j]) * width;
-                own += width;
-            }
-            const double from = s - track.times[i];
-            const double square = value * value, change = 2 * value * slope;
-            const double bend = 1 - 2 * from * own;
-            if (i > 0) {
-                const Z back = minus(points[i], points[0]);
-                point = plus_scaled(point, back, bend * square);
-                rate = plus_scaled(rate, back, bend * change - 2 * own * square);
-            }
-            point = plus_scaled(point, rates[i], from * square);
-            rate = plus_scaled(rate, rates[i], square + from * change);
+        // Lagrange's polynomials: value and slope at the target, slope at their points.
+        if (track.known == HISTORY) {
+            const double p = p1 * p2, q = p1 * p12, r = p2 * p12;
+            add(0, a, b * c * p, (b + c) * p, p1 + p2);
+            add(1, b, -(a * c) * q, -(a + c) * q, p12 - p1);
+            add(2, c, a * b * r, (a + b) * r, -p2 - p12);
+        } else if (track.known == 2) {
+            add(0, a, b * p1, p1, p1);
+            add(1, b, -a * p1, -p1, -p1);
+        } else {
+            add(0, a, 1, 0, 0);
         }
+    }
+
+    __device__ void add(int i, double from, double value, double slope, double own) {
+        const double square = value * value, change = 2 * value * slope;
+        if (i > 0) {
+            const double bend = 1 - 2 * from * own;
+            const Z back = minus(points[i], points[0]);
+            point = plus_scaled(point, back, bend * square);
+            rate = plus_scaled(rate, back, bend * change - 2 * own * square);
+        }
+        point = plus_scaled(point, rates[i], from * square);
+        rate = plus_scaled(rate, rates[i], square + from * change);
     }
 
     // As `attempt` of work.rs: sizes of both corrections, relative to the point, and of the point, all
-    // squared.
-    __device__ void attempt(const Track& track, const Z* series, double& first2, double& second2,
-                            double& size2) {
-        predict(track);
-        if (is_row) {
-            shared.slots[lane] = point;
-            shared.slots[RATES + lane] = rate;
-        }
+    // squared, as bits.
+    __device__ void attempt(const Track& track, const Z* from, u32& first2, u32& second2, u32& size2) {
         const double t = track.target;
-        for (u32 k = lane; k < C; k += LANES) {
+#pragma unroll
+        for (int i = 0; i < PER_LANE; i++) {
+            const u32 k = lane + i * LANES;
             Z value = {0, 0}, change = {0, 0};
 #pragma unroll
-            for (int i = TERMS - 1; i >= 0; i--) {
-                const Z term = series[k * TERMS + i];
+            for (int j = TERMS - 1; j >= 0; j--) {
+                const Z term = HELD ? series[i % KEPT][j] : k < C ? from[k * TERMS + j] : Z{0, 0};
                 change = plus_scaled(value, change, t);
                 value = plus_scaled(term, value, t);
             }
-            shared.slots[COEFFICIENTS + k] = value;
-            shared.slots[COEFFICIENTS + C + k] = change;
+            if (k < C) {
+                shared.slots[COEFFICIENTS + k] = value;
+                shared.slots[COEFFICIENTS + C + k] = change;
+            }
         }
+        predict(track);
+        if (is_row) shared.slots[lane] = point;
+        measure();
         sync();
         run(words, JACOBIAN_ROUNDS);
         load_row();
         invert();
-        Z one[1] = {is_row ? shared.slots[H + lane] : Z{0, 0}};
-        solve(one);
-        first2 = relative(one[0], largest(norm2(point)));
+        Z one[1];
+        solve(shared.slots + H, one);
+        first2 = relative(one[0]);
         point = minus(point, one[0]);
-        if (is_row) shared.slots[lane] = point;
-        sync();
-        run(words + JACOBIAN_ROUNDS * LANES, TANGENT_ROUNDS);
-        Z both[2] = {};
-        if (is_row) {
-            both[0] = shared.slots[H + lane];
-            both[1] = shared.slots[H + N + lane];
+#pragma unroll 1
+        for (int i = 0; i < CORRECTIONS; i++) {
+            if (is_row) {
+                shared.slots[lane] = point;
+                shared.slots[RATES + lane] = rate;
+            }
+            sync();
+            run(words + JACOBIAN_ROUNDS * LANES, TANGENT_ROUNDS);
+            Z both[2];
+            solve(shared.slots + H, both);
+            point = minus(point, both[0]);
+            rate = minus(rate, both[1]);
+            if (i == 0) {
+                second2 = relative(both[0]);
+                if (second2 < EXACT2) break;
+            }
         }
-        solve(both);
-        point = minus(point, both[0]);
-        rate = minus(rate, both[1]);
-        size2 = largest(norm2(point));
-        second2 = relative(both[0], size2);
+        size2 = most(high_bits(norm2(point)));
     }
 
     // How fast the largest coordinate grows, as `growth` of track.rs.
@@ -325,38 +474,38 @@ struct Tile {
     }
 
     // As `is_good` and `judge` of track.rs.
-    __device__ Status judge(Track& track, const Settings& settings, double first2, double second2,
-                            double size2) {
-        const double first = sqrt(first2), second = sqrt(second2);
+    __device__ Status judge(Track& track, const Settings& settings, const Limits& limits, u32 first2,
+                            u32 second2, u32 size2) {
+        const float first = 0.5f * log_of(first2), second = 0.5f * log_of(second2);
         const bool still = second <= track.rounding;
-        const double ratio = still ? 0.0 : second * per(first);
-        const double error = fmax(first / settings.tolerance, ratio / (0.25 * settings.contraction));
-        const double limit = track.known == 0 ? 1e-3 : 4 * settings.tolerance;
-        const bool good = first <= limit && (still || second <= settings.contraction * first) && size2 < UNBOUNDED;
+        const float ratio = still ? NONE : second - first;
+        const float error = fmaxf(first - limits.tolerance, ratio - limits.contraction + 2);
+        const float most = track.known == 0 ? -10 : limits.tolerance + 3;
+        const bool good = first <= most && (still || ratio <= limits.contraction) && size2 < INFINITE;
         track.steps++;
-        const double made = track.target - track.times[0];
+        const double made = track.made;
         if (!good) {
             if (track.known == 0) return SINGULAR;
             if (track.steps >= settings.max_steps) return BUDGET;
             // A shorter step that predicts no better: what is left is rounding, unless the end is singular.
-            const double longest = track.failed > 0 ? track.longest : made;
-            const double rounding = fmin(4 * fmax(first, second), MOST_ROUNDING);
-            const bool near = 1 - track.times[0] < NEAR_END;
-            const bool no_better = !near && track.failed > 0 && first > 0.3 * track.failed;
-            if (no_better && first < MOST_ROUNDING && rounding > track.rounding) {
+            const bool again = track.failed > NONE;
+            const double longest = again ? track.longest : made;
+            const float rounding = fminf(2 + fmaxf(first, second), limits.most_rounding);
+            const bool near = 1 - track.time < NEAR_END;
+            const bool no_better = !near && again && first > track.failed - 1.737f;
+            if (no_better && first < limits.most_rounding && rounding > track.rounding) {
                 track.rounding = rounding;
-                track.failed = 0;
+                track.failed = NONE;
                 track.step = 0.5 * longest;
                 return RUNNING;
             }
             track.failed = first;
             track.longest = longest;
-            const double wanted = error < UNBOUNDED ? track.length(error, made) : 0.0;
-            track.step = bounded(wanted, 0.1 * made, 0.5 * made);
+            track.step = bounded(made * track.stretch(error), 0.1 * made, 0.5 * made);
             if (track.step < settings.min_step) return near ? SINGULAR : MIN_STEP;
             return RUNNING;
         }
-        track.failed = 0;
+        track.failed = NONE;
 #pragma unroll
         for (int h = HISTORY - 1; h > 0; h--) {
             points[h] = points[h - 1];
@@ -364,55 +513,67 @@ struct Tile {
         }
         points[0] = point;
         rates[0] = rate;
+        const double size = __hiloint2double((int)size2, 0);
+        set_floor(size);
         if (track.known == 0) {
             track.known = 1;
             track.step = FIRST_STEP;
             return RUNNING;
         }
         const double left = 1 - track.target;
-        const double wanted = left > 0 ? track.length(error, made) : 0;
+        const double wanted = made * track.stretch(error);
         const bool full = track.known == HISTORY;
-#pragma unroll
-        for (int h = HISTORY - 1; h > 0; h--) track.times[h] = track.times[h - 1];
-        track.times[0] = track.target;
-        if (!full) track.known++;
+        track.advance();
         if (left <= 0) return OK;
         track.step = full ? bounded(wanted, 0.1 * made, 2 * made) : bounded(wanted, made, 4 * made);
-        if (size2 > settings.infinity * settings.infinity) return DIVERGED;
+        if (size > settings.infinity * settings.infinity) return DIVERGED;
         if (left < 1e3 * settings.end_zone) {
-            const bool grows = growth(track.target) > GROWTH;
-            track.growing = grows && size2 > 1e8 ? track.growing + 1 : 0;
-            if (track.growing > 4) return DIVERGED;
+            const double rate = growth(track.target);
+            const bool grows = rate > GROWTH;
+            if (!(grows && size > 1e8)) {
+                track.since = track.grew = 0;
+            } else if (track.since == 0 || left < track.since / FAR) {
+                // A path to a large root grows ever more slowly.
+                if (track.since > 0 && rate > STEADY * track.grew) return DIVERGED;
+                track.since = left;
+                track.grew = rate;
+            }
             if (left < settings.end_zone && track.step < left) return grows ? DIVERGED : SINGULAR;
-        } else {
-            track.growing = 0;
         }
         return track.steps >= settings.max_steps ? BUDGET : RUNNING;
     }
 
     // Follows the root; a `budget` in nanoseconds since `begin` ends it.
-    __device__ Status follow(Track& track, const Z* series, Z start, const Settings& settings, u64 begin,
+    __device__ Status follow(Track& track, const Z* from, Z start, const Settings& settings, u64 begin,
                              u64 budget) {
+        const Limits limits = {log2_of((float)settings.tolerance), log2_of((float)settings.contraction),
+                               log2_of((float)MOST_ROUNDING)};
+        point = start;
+        rate = {0, 0};
 #pragma unroll
         for (int h = 0; h < HISTORY; h++) {
             points[h] = start;
             rates[h] = {0, 0};
-            track.times[h] = 0;
         }
-        track.step = track.target = track.failed = 0;
-        track.rounding = ROUNDING;
-        track.known = track.steps = track.growing = 0;
+#pragma unroll
+        for (int k = lane, i = 0; HELD && i < PER_LANE; k += LANES, i++) {
+#pragma unroll
+            for (int j = 0; j < TERMS; j++) series[i][j] = k < C ? from[k * TERMS + j] : Z{0, 0};
+        }
+        set_floor(largest(norm2(start)));
+        track.time = track.step = track.target = track.made = track.longest = 0;
+        track.gap1 = track.gap2 = track.per1 = track.per2 = track.per12 = 0;
+        track.rounding = log2_of((float)ROUNDING);
+        track.failed = NONE;
+        track.since = track.grew = 0;
+        track.known = track.steps = 0;
         Status status = RUNNING;
         while (status == RUNNING) {
-            if (budget && track.steps % 16 == 0 && __any_sync(mask, now() - begin > budget)) return BUDGET;
-            if (track.known > 0) {
-                const double t = track.times[0];
-                // Not a tiny step at the end.
-                track.target = t + 1.01 * track.step >= 1 ? 1 : t + track.step;
-            }
-            double first2, second2, size2;
-            attempt(track, series, first2, second2, size2);
-            status = judge(track, settings, first2, second2, size2);
+            if (budget && track.steps % 16 == 0 && __any_sync(mask(), now() - begin > budget)) return BUDGET;
+            track.plan();
+            u32 first2, second2, size2;
+            attempt(track, from, first2, second2, size2);
+            status = judge(track, settings, limits, first2, second2, size2);
         }
         return status;
     }
@@ -431,52 +592,84 @@ struct Tile {
         sync();
         run(words, JACOBIAN_ROUNDS);
         load_row();
-        const double size2 = largest(norm2(point)), size = sqrt(size2);
-        const double floor = fmax(0.01 * (size < 1 ? size : 1), SMALL);
+        const double size = root(largest(norm2(point)));
+        const double least = fmax(0.01 * (size < 1 ? size : 1), SMALL);
+        set_floor(size * size);
+        measure();
+        if (is_row) shared.right[0][lane].re = fmax(root(norm2(point)), least);
+        sync();
         double scale = 0;
-#pragma unroll 1
-        for (int j = 0; is_row && j < N; j++) {
-            const Z entry = shared.slots[MATRIX + lane * PITCH + j];
-            scale += sqrt(norm2(entry)) * fmax(sqrt(norm2(shared.slots[j])), floor);
-        }
-        Z b[VECTORS] = {};
+#pragma unroll
+        for (int j = 0; j < N; j++) scale = fused(root(norm2(row[j])), shared.right[0][j].re, scale);
+        const double h = is_row ? root(norm2(shared.slots[H + lane])) : 0;
         if (is_row) {
-            b[0] = shared.slots[H + lane];
-            b[1].re = 0x5a5a5a5a5a5a5a5aull >> lane & 1 ? scale : -scale;
-            b[2].re = 0x3c69f00f9696c33cull >> lane & 1 ? scale : -scale;
+            shared.given[0][lane] = shared.slots[H + lane];
+            shared.given[1][lane] = {0x5a5a5a5a5a5a5a5aull >> lane & 1 ? scale : -scale, 0};
+            shared.given[2][lane] = {0x3c69f00f9696c33cull >> lane & 1 ? scale : -scale, 0};
         }
-        const double h = sqrt(norm2(b[0]));
         residual = largest(h == 0 ? 0 : h / scale);
         invert();
-        solve(b);
-        condition = sqrt(fmax(relative(b[1], size2), relative(b[2], size2)));
-        const double correction = sqrt(relative(b[0], size2));
+        Z b[VECTORS];
+        solve(shared.given[0], b);
+        const u32 grown[2] = {relative(b[1]), relative(b[2])};
+        condition = root_of(grown[0] > grown[1] ? grown[0] : grown[1]);
+        const double correction = root_of(relative(b[0]));
         point = minus(point, b[0]);
         return correction;
     }
 
-    // Polishes the last point with the coefficients of the path's end; true if it is a regular root.
-    __device__ bool polish(const Z* coefficients, double& residual, double& condition) {
+    // The square root of a number given by its bits.
+    __device__ static double root_of(u32 bits) {
+        return bits >= INFINITE ? UNBOUNDED : root(__hiloint2double((int)bits, 0));
+    }
+
+    // What Newton's method found: see `Polished` of track.rs.
+    struct Polished {
+        Z point;
+        double residual, error, moved, condition;
+        u32 slow;
+    };
+
+    // Newton's method from `point` on.
+    __device__ Polished refine() {
+        Polished found = {point, UNBOUNDED, UNBOUNDED, 0, UNBOUNDED, ~0u};
+        u32 slow = 0;
+        for (int i = 0; i < 8 && found.error > STILL; i++) {
+            const Z before = point;
+            double residual, condition;
+            const double correction = newton(residual, condition);
+            // While corrections get smaller the point gets better.
+            if (!(correction < found.error)) break;
+            slow = found.error < UNBOUNDED && correction > fmax(0.3 * found.error, STILL) ? slow + 1 : 0;
+            found = {correction > STILL ? point : before, residual, correction, found.moved + correction,
+                     condition, slow};
+        }
+        return found;
+    }
+
+    // Polishes the last point with the coefficients of the path's end; true if it is a regular root, as
+    // `is_regular` of track.rs has it. What was not reached by a `long_step` may be a multiple one.
+    __device__ bool polish(const Z* coefficients, bool long_step, double& residual, double& condition) {
         for (u32 k = lane; k < C; k += LANES) shared.slots[COEFFICIENTS + k] = coefficients[k];
         sync();
-        double error = UNBOUNDED, moved = 0;
-        residual = condition = UNBOUNDED;
-        Z best = point = points[0];
-        for (int i = 0; i < 8 && error > STILL; i++) {
-            const Z before = point;
-            double new_residual, new_condition;
-            const double correction = newton(new_residual, new_condition);
-            // While corrections get smaller the point gets better.
-            if (!(correction < error)) break;
-            best = correction > STILL ? point : before;
-            error = correction;
-            moved += correction;
-            residual = new_residual;
-            condition = new_condition;
+        point = points[0];
+#pragma unroll 1
+        for (bool beside = false;; beside = true) {
+            const Polished found = refine();
+            // From beside a multiple root it comes back slowly.
+            if (beside) return found.slow < SLOW;
+            const bool crawled = found.slow >= SLOW && found.error > 16 * EPSILON * found.condition;
+            const bool known = found.residual < 1e-10 && found.error < 1e-7 && found.moved < 1e-3;
+            if (crawled || !known || !(found.condition < 1e12)) return false;
+            points[0] = found.point;
+            residual = found.residual;
+            condition = found.condition;
+            if (condition < DOUBTFUL && long_step) return true;
+            point = found.point;
+            const double size = root(largest(norm2(point)));
+            const double least = fmax(0.01 * (size < 1 ? size : 1), SMALL);
+            point.re += fmax(root(norm2(point)), least) * BESIDE / (lane + 1);
         }
-        const bool regular = residual < 1e-10 && error < 1e-7 && moved < 1e-3 && condition < 1e12;
-        if (regular) points[0] = best;
-        return regular;
     }
 };
 
@@ -501,13 +694,16 @@ struct Prepare {
             }
         }
         __syncthreads();
+        u64 next = PREPARE_WORDS[threadIdx.x];
         for (int r = 0; r < PREPARE_ROUNDS; r++) {
-            const u64 word = PREPARE_WORDS[r * PREPARE_LANES + threadIdx.x];
-            const Z* c = slots + (word >> 14 & 0x3fff) * COUNT;
-            const Z* a = slots + (word >> 28 & 0x3fff) * COUNT;
-            const Z* b = slots + (word >> 42 & 0x3fff) * COUNT;
-            Z* to = slots + (word & 0x3fff) * COUNT;
-            const double sign_c = word >> 62 & 1 ? -1 : 1, sign_a = word >> 63 ? -1 : 1;
+            const u64 word = next;
+            if (r + 1 < PREPARE_ROUNDS) next = PREPARE_WORDS[(r + 1) * PREPARE_LANES + threadIdx.x];
+            const u32 low = (u32)word, high = (u32)(word >> 32);
+            const Z* c = slots + (low >> 16 & 0x7fff) * COUNT;
+            const Z* a = slots + (high & 0x7fff) * COUNT;
+            const Z* b = slots + (high >> 16) * COUNT;
+            Z* to = slots + (low & 0x7fff) * COUNT;
+            const double sign_c = low >> 31 ? -1 : 1, sign_a = high & 0x8000 ? -1 : 1;
 #pragma unroll
             for (int k = 0; k < COUNT; k++) {
                 Z sum = {0, 0};
@@ -524,15 +720,22 @@ struct Prepare {
     }
 };
 
-// start: parameters of the start; targets: those of each instance. slots: PREPARE_SLOTS * TERMS for
-// each block. Others as below.
+// Paths of so many instances. from: parameters at their beginning, `apart` numbers from one instance to
+// the next; targets: those at their ends. slots: PREPARE_SLOTS * TERMS for each block, if shared memory
+// has no room. The queue is made new if `fresh`. Others as below.
 extern "C" __global__ void __launch_bounds__(PREPARE_LANES)
-    prepare(const Z* __restrict__ start, const Z* __restrict__ targets, u32 instances, Z* slots, Z* series,
-            Z* ends, u32* next) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) *next = 0;
-    slots += (u64)blockIdx.x * PREPARE_SLOTS * TERMS;
+    prepare(const Z* __restrict__ from, u32 apart, const Z* __restrict__ targets, u32 instances, Z* slots,
+            Z* series, Z* ends, Queue* queue, u32 fresh) {
+    constexpr bool FITS = PREPARE_SLOTS * TERMS * sizeof(Z) <= 40 << 10;
+    __shared__ Z own[FITS ? PREPARE_SLOTS * TERMS : 1];
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    // Tracks may get ready meanwhile.
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+    if (fresh && blockIdx.x == 0 && threadIdx.x == 0) *queue = {Tile::now(), {}, {}};
+    slots = FITS ? own : slots + (u64)blockIdx.x * PREPARE_SLOTS * TERMS;
     for (u32 instance = blockIdx.x; instance < instances; instance += gridDim.x) {
-        const Z* target = targets + (u64)instance * PARAMETERS;
+        const Z *start = from + (u64)instance * apart, *target = targets + (u64)instance * PARAMETERS;
         // The end by itself: the sum of the terms has larger errors.
         Prepare::run<1>(slots, start, target);
         for (int k = threadIdx.x; k < C; k += PREPARE_LANES) {
@@ -547,15 +750,17 @@ extern "C" __global__ void __launch_bounds__(PREPARE_LANES)
     }
 }
 
-// Jobs are the roots of each instance in turn. series: coefficients of each instance as polynomials;
-// ends: coefficients at the end; starts: roots at the start. next: zero, the number of jobs that were
-// taken beyond the first of each tile.
+// series: coefficients of each instance as polynomials; ends: coefficients at the end; starts: roots at
+// the start. A track is named by instance * roots + root. jobs: how many there are, zero if the queue
+// tells; list: names of their tracks, or none if they are all tracks in turn. What comes of a job is
+// written to its own place, or to that of its track if it is followed again.
 extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     track(const Z* __restrict__ series, const Z* __restrict__ ends, const Z* __restrict__ starts, u32 roots,
-          u32 jobs, const Settings settings, u64 budget, u32* next, Z* points, End* results) {
+          u32 jobs, const u32* __restrict__ list, const Settings settings, u64 budget, Queue* queue, u32 level,
+          u32 mode, Z* points, End* results) {
     __shared__ Shared tiles[WARPS * TILES];
-    __shared__ u64 words[(ROUNDS + 1) * LANES];
-    const u64 begin = budget ? Tile::now() : 0;
+    __shared__ u64 words[(ROUNDS + 2) * LANES];
+#pragma unroll 8
     for (u32 i = threadIdx.x; i < ROUNDS * LANES; i += WARPS * WARP) words[i] = WORDS[i];
     const u32 number = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     Shared& shared = tiles[number];
@@ -564,26 +769,41 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
         shared.slots[i] = k >= 0 && k < CONSTANTS ? Z{NUMBERS[2 * k], NUMBERS[2 * k + 1]} : Z{0, 0};
     }
     __syncthreads();
+    // What earlier kernels wrote is there after this.
+    arrive();
+    if (jobs == 0) jobs = queue->count[level];
+    const u64 begin = queue->begin;
     const u32 first = lane_id() - lane;
-    Tile tile = {shared, words, FULL >> (WARP - LANES) << first, lane, first, lane < N};
+    Tile tile = {shared, words, lane, first, lane < N};
+    tile.owner = lane;
     const u32 all = gridDim.x * WARPS * TILES;
     u32 job = blockIdx.x * WARPS * TILES + number;
     while (job < jobs) {
-        const u32 instance = job / roots;
-        const Z* start = starts + (u64)(job % roots) * N;
-        Track track;
-        double residual = UNBOUNDED, condition = UNBOUNDED;
-        Status status = tile.follow(track, series + (u64)instance * C * TERMS,
-                                    tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
-        if (status == OK && !tile.polish(ends + (u64)instance * C, residual, condition)) {
-            status = SINGULAR;
-            residual = condition = UNBOUNDED;
+        const u32 name = list ? list[job] : job, at = mode == AGAIN ? name : job;
+        const End before = mode == FIRST ? End{0, 0, OK, 0} : results[at];
+        if (mode == AGAIN || before.status == OK) {
+            const u32 instance = name / roots;
+            const Z* start = mode == ONWARD ? points + (u64)at * N : starts + (u64)(name % roots) * N;
+            Track track;
+            double residual = UNBOUNDED, condition = UNBOUNDED;
+            Status status = tile.follow(track, series + (u64)instance * C * TERMS,
+                                        tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
+            const bool long_step = track.gap1 > settings.brief;
+            if (status == OK && !tile.polish(ends + (u64)instance * C, long_step, residual, condition)) {
+                status = SINGULAR;
+                residual = condition = UNBOUNDED;
+            }
+            // What was found is kept if it is not found again, unless it turns out to be a multiple root.
+            const bool keeps = mode == AGAIN && before.status == OK && status != OK && status != SINGULAR;
+            if (tile.is_row && !keeps) points[(u64)at * N + lane] = tile.points[0];
+            if (lane == 0) {
+                results[at] = keeps ? before : End{residual, condition, (u32)status, before.steps};
+                results[at].steps += track.steps;
+            }
         }
-        if (tile.is_row) points[(u64)job * N + lane] = tile.points[0];
-        if (lane == 0) {
-            results[job] = {residual, condition, (u32)status, track.steps};
-            job = all + atomicAdd(next, 1);
-        }
-        job = __shfl_sync(tile.mask, job, first);
+        if (lane == 0) job = all + atomicAdd(&queue->next[level], 1);
+        job = __shfl_sync(tile.mask(), job, first);
     }
 }
+
+#include "distinct.cuh"

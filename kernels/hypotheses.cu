@@ -162,8 +162,8 @@ __device__ inline void clear_support(const Work& m, u32 slot, bool has_pose) {
 }
 
 // The pose of the triple of a slot, in double and in single precision. By a warp: a pair of lanes has a
-// slot; `is`: it has one.
-__device__ inline void write_pose(const Work& m, u32 slot, bool is, u32 u, u32 v, u32 w) {
+// slot; `is`: it has one; `some`: there is a triple in it.
+__device__ inline void write_pose(const Work& m, u32 slot, bool is, bool some, u32 u, u32 v, u32 w) {
     const Frame& frame = *m.frame;
     const u64 d = m.padded;
     const float* points = m.numbers + lane_id() % 2 * 3 * d;
@@ -187,7 +187,7 @@ __device__ inline void write_pose(const Work& m, u32 slot, bool is, u32 u, u32 v
     };
     const bool fine = frame.has_vertical ? align_three_about(p, frame.vertical, frame.min_height, put)
                                          : align_three(p, frame.min_height, put);
-    if (own) clear_support(m, slot, fine);
+    if (own) clear_support(m, slot, fine && some);
 }
 
 #define SCORE_THREADS 128

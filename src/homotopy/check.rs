@@ -21,12 +21,18 @@ fn equations(
     (values[..n].to_vec(), DMatrix::from_column_slice(n, n, &values[n..]))
 }
 
+/// How far Newton's method moves a point, relative to its coordinates: an estimate of the error of a
+/// root. Infinite if it cannot tell.
+pub fn correction(system: &System, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> f64 {
+    let (h, jacobian) = equations(system, root, parameters);
+    let Some(step) = jacobian.lu().solve(&DVector::from_vec(h)) else { return f64::INFINITY };
+    let moved: Vec<_> = root.iter().zip(step.iter()).map(|(x, d)| x - d).collect();
+    distance(root, &moved)
+}
+
 /// Newton's method leaves the point where it is.
 pub fn is_root(system: &System, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> bool {
-    let (h, jacobian) = equations(system, root, parameters);
-    let Some(step) = jacobian.lu().solve(&DVector::from_vec(h)) else { return false };
-    let moved: Vec<_> = root.iter().zip(step.iter()).map(|(x, d)| x - d).collect();
-    distance(root, &moved) < 1e-6
+    correction(system, root, parameters) < 1e-6
 }
 
 /// Where Newton's method goes from a point.

@@ -1,9 +1,11 @@
 //! Tracks on the GPU: `kernels/homotopy.cu`, compiled for one system.
 
 use super::program::Compiled;
+use super::roots::{Outcome, Roots, Solution};
 use super::schedule::{pitch, Schedule};
-use super::solver::Root;
+use super::solver::Bent;
 use super::start::StartSet;
+use super::system::System;
 use super::track::Settings;
 use crate::gpu::buffers::{DeviceBuffer, PinnedBuffer, Plain};
 use crate::gpu::bundle::{Bundle, Program};
@@ -13,6 +15,7 @@ use crate::homotopy::lu::gpu::HEADERS;
 use crate::homotopy::lu::MAX_SIZE;
 use crate::status::TrackStatus;
 use nalgebra::Complex;
+use rayon::prelude::*;
 use std::ffi::c_void;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,9 +24,14 @@ use std::time::Duration;
 type Z = Complex<f64>;
 
 const SOURCE: (&str, &str) = ("homotopy.cu", include_str!("../../kernels/homotopy.cu"));
+const DISTINCT: (&str, &str) = ("distinct.cuh", include_str!("../../kernels/distinct.cuh"));
 const WARP: usize = 32;
 /// Threads that compute the coefficients of an instance.
 const PREPARE_LANES: usize = 256;
+/// Threads that tell the roots of an instance apart.
+const MEET_LANES: usize = 256;
+/// Points of so many numbers are copied to the host before it is known whether they are the last.
+const FEW: usize = 1 << 14;
 /// Shared memory of a block, at most.
 const SHARED: usize = 48 << 10;
 
@@ -50,7 +58,7 @@ pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usi
     let rounds = [schedule.rounds(0), schedule.rounds(1)];
     let vectors = 2 * (n + 1) + 6 * n;
     let bytes =
-        (rounds[0] + rounds[1] + 1) * lanes * 8 + (schedule.slots + vectors) * 16 * warps * (WARP / lanes);
+        (rounds[0] + rounds[1] + 2) * lanes * 8 + (schedule.slots + vectors) * 16 * warps * (WARP / lanes);
     if bytes > SHARED {
         return Err(too_large());
     }
@@ -90,8 +98,9 @@ pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usi
     Ok((text, prepare.slots))
 }
 
-fn sources(system: &str) -> [(&str, &str); 4] {
-    [SOURCE, ("system.cuh", system), HEADERS[0], HEADERS[1]]
+fn sources<'a>(system: &'a str, symmetries: &'a str) -> [(&'a str, &'a str); 6] {
+    let made = [("system.cuh", system), ("symmetries.cuh", symmetries)];
+    [SOURCE, made[0], made[1], DISTINCT, HEADERS[0], HEADERS[1]]
 }
 
 /// Terms of a coefficient as a polynomial on the path.
@@ -108,7 +117,22 @@ struct DeviceSettings {
     min_step: f64,
     infinity: f64,
     end_zone: f64,
+    brief: f64,
     max_steps: u64,
+}
+
+impl From<Settings> for DeviceSettings {
+    fn from(settings: Settings) -> Self {
+        Self {
+            tolerance: settings.tolerance,
+            contraction: settings.contraction,
+            min_step: settings.min_step,
+            infinity: settings.infinity,
+            end_zone: settings.end_zone,
+            brief: settings.brief,
+            max_steps: u64::from(settings.max_steps),
+        }
+    }
 }
 
 /// `End` of the kernel.
@@ -124,6 +148,37 @@ struct DeviceEnd {
 // SAFETY: numbers only, without padding.
 unsafe impl Plain for DeviceEnd {}
 
+impl From<&DeviceEnd> for Outcome {
+    fn from(end: &DeviceEnd) -> Self {
+        let status = TrackStatus::ALL.get(end.status as usize).copied().unwrap_or(TrackStatus::Budget);
+        let DeviceEnd { residual, condition, steps, .. } = *end;
+        Self { status, residual, condition, steps }
+    }
+}
+
+/// `Queue` of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Queue {
+    begin: u64,
+    next: [u32; LEVELS],
+    count: [u32; LEVELS],
+}
+
+// SAFETY: numbers only, without padding.
+unsafe impl Plain for Queue {}
+
+/// Rounds of a call.
+const LEVELS: usize = 2;
+
+/// `Mode` of the kernel.
+#[derive(Clone, Copy)]
+enum Mode {
+    First,
+    Again,
+    Onward,
+}
+
 /// Memory for so many instances.
 struct Room {
     instances: usize,
@@ -131,94 +186,147 @@ struct Room {
     blocks: usize,
     slots: DeviceBuffer<Z>,
     targets: DeviceBuffer<Z>,
+    middles: DeviceBuffer<Z>,
     series: DeviceBuffer<Z>,
     ends: DeviceBuffer<Z>,
     points: DeviceBuffer<Z>,
     results: DeviceBuffer<DeviceEnd>,
+    keys: DeviceBuffer<[f64; 2]>,
+    list: DeviceBuffer<u32>,
     host_targets: PinnedBuffer<Z>,
+    host_middles: PinnedBuffer<Z>,
     host_points: PinnedBuffer<Z>,
     host_results: PinnedBuffer<DeviceEnd>,
+    host_list: PinnedBuffer<u32>,
+}
+
+/// What room for an instance depends on.
+#[derive(Clone, Copy)]
+struct Sizes {
+    unknowns: usize,
+    parameters: usize,
+    coefficients: usize,
+    terms: usize,
+    /// Slots of the program for the coefficients.
+    slots: usize,
+    roots: usize,
+    images: usize,
 }
 
 impl Room {
-    fn new(
-        context: &Arc<Context>,
-        compiled: &Compiled,
-        slots: usize,
-        roots: usize,
-        instances: usize,
-    ) -> Result<Self, GpuError> {
+    fn new(context: &Arc<Context>, sizes: Sizes, instances: usize) -> Result<Self, GpuError> {
         let blocks = instances.min(8 * context.processors() as usize);
-        let (ends, targets) = (instances * compiled.coefficients, instances * compiled.parameters);
-        let (results, points) = (instances * roots, instances * roots * compiled.unknowns);
+        let (ends, targets) = (instances * sizes.coefficients, instances * sizes.parameters);
+        let tracks = instances * sizes.roots;
         Ok(Self {
             instances,
             blocks,
-            slots: DeviceBuffer::new(context, blocks * slots * terms(compiled))?,
+            slots: DeviceBuffer::new(context, blocks * sizes.slots * sizes.terms)?,
             targets: DeviceBuffer::new(context, targets)?,
-            series: DeviceBuffer::new(context, ends * terms(compiled))?,
+            middles: DeviceBuffer::new(context, targets)?,
+            series: DeviceBuffer::new(context, ends * sizes.terms)?,
             ends: DeviceBuffer::new(context, ends)?,
-            points: DeviceBuffer::new(context, points)?,
-            results: DeviceBuffer::new(context, results)?,
+            points: DeviceBuffer::new(context, tracks * sizes.unknowns)?,
+            results: DeviceBuffer::new(context, tracks)?,
+            keys: DeviceBuffer::new(context, tracks * sizes.images)?,
+            list: DeviceBuffer::new(context, tracks)?,
             host_targets: PinnedBuffer::new(context, targets)?,
-            host_points: PinnedBuffer::new(context, points)?,
-            host_results: PinnedBuffer::new(context, results)?,
+            host_middles: PinnedBuffer::new(context, targets)?,
+            host_points: PinnedBuffer::new(context, tracks * sizes.unknowns)?,
+            host_results: PinnedBuffer::new(context, tracks)?,
+            host_list: PinnedBuffer::new(context, tracks)?,
         })
     }
+
+    /// Queues copies of what came of the first `jobs`.
+    fn download(&mut self, jobs: usize, unknowns: usize, stream: &Stream) -> Result<(), GpuError> {
+        self.points.download(&mut self.host_points, jobs * unknowns, stream)?;
+        self.results.download(&mut self.host_results, jobs, stream)
+    }
+
+    /// The copies of what came of the first `jobs`.
+    fn downloaded(&self, jobs: usize, unknowns: usize) -> (&[Z], &[DeviceEnd]) {
+        (&self.host_points.items()[..jobs * unknowns], &self.host_results.items()[..jobs])
+    }
+}
+
+fn owned(unknowns: usize, points: &[Z], ends: &[DeviceEnd]) -> Roots {
+    Roots::new(unknowns, points.to_vec(), ends.iter().map(Outcome::from).collect())
+}
+
+fn copy<'a, T: Plain>(to: &mut PinnedBuffer<T>, from: impl Iterator<Item = &'a T>) {
+    to.items_mut().iter_mut().zip(from).for_each(|(to, from)| *to = *from);
 }
 
 /// Follows all roots of a start set on the device.
 pub struct GpuTracker {
-    // Keeps the kernel loaded.
+    // Keeps the kernels loaded.
     bundle: Bundle,
     prepare: Kernel,
     track: Kernel,
+    meet: Kernel,
     context: Arc<Context>,
     stream: Stream,
     events: [Event; 2],
     tiling: Tiling,
+    /// Tracks get ready while coefficients are computed, if they can.
+    way: Start,
     /// Blocks that the device holds at once.
     blocks: usize,
-    roots: usize,
+    sizes: Sizes,
     starts: DeviceBuffer<Z>,
     /// Parameters of the start.
     start: DeviceBuffer<Z>,
-    /// Slots of the program for the coefficients.
-    slots: usize,
-    next: DeviceBuffer<u32>,
+    queue: DeviceBuffer<Queue>,
+    host_queue: PinnedBuffer<Queue>,
     room: Room,
     kernel_ms: f64,
 }
 
 impl GpuTracker {
-    /// A tracker for a system and its start set; the compiled kernel is kept in the folder `cache`.
-    pub fn new(
+    /// A tracker for a system and its start set; the compiled kernels are kept in the folder `cache`.
+    pub(super) fn new(
         context: &Arc<Context>,
+        system: &System,
         compiled: &Compiled,
         start: &StartSet,
         cache: Option<&std::path::Path>,
     ) -> Result<Self, GpuError> {
         let tiling = Tiling { lanes: WARP, warps: 1 };
-        let (system, slots) = source(compiled, tiling)?;
-        let bundle = Bundle::of(&Program { sources: &sources(&system), options: &[] }, context, cache)?;
-        let (prepare, track) = (bundle.kernel("prepare")?, bundle.kernel("track")?);
+        let (programs, slots) = source(compiled, tiling)?;
+        let (symmetries, images) = symmetries::header(system);
+        let program = Program { sources: &sources(&programs, &symmetries), options: &[] };
+        let bundle = Bundle::of(&program, context, cache)?;
+        let [prepare, track, meet] =
+            [bundle.kernel("prepare")?, bundle.kernel("track")?, bundle.kernel("meet")?];
         let stream = Stream::new(context)?;
         let resident = context.resident_blocks(track, (tiling.warps * WARP) as u32)?;
         let flat: Vec<Z> = start.roots.iter().flatten().copied().collect();
+        let sizes = Sizes {
+            unknowns: compiled.unknowns,
+            parameters: compiled.parameters,
+            coefficients: compiled.coefficients,
+            terms: terms(compiled),
+            slots,
+            roots: start.roots.len(),
+            images,
+        };
         Ok(Self {
             bundle,
             prepare,
             track,
+            meet,
             context: Arc::clone(context),
             events: [Event::timed(context)?, Event::timed(context)?],
             tiling,
+            way: if context.starts_early(track)? { Start::Early } else { Start::After },
             blocks: (resident.max(1) * context.processors()) as usize,
-            roots: start.roots.len(),
+            sizes,
             starts: DeviceBuffer::holding(&flat, &stream)?,
             start: DeviceBuffer::holding(&start.parameters, &stream)?,
-            slots,
-            next: DeviceBuffer::new(context, 1)?,
-            room: Room::new(context, compiled, slots, start.roots.len(), 1)?,
+            queue: DeviceBuffer::new(context, 1)?,
+            host_queue: PinnedBuffer::new(context, 1)?,
+            room: Room::new(context, sizes, 1)?,
             stream,
             kernel_ms: 0.0,
         })
@@ -234,91 +342,213 @@ impl GpuTracker {
         self.kernel_ms
     }
 
+    fn make_room(&mut self, instances: usize) -> Result<(), GpuError> {
+        let tracks = instances.saturating_mul(self.sizes.roots);
+        if u32::try_from(tracks).is_err() {
+            return Err(GpuError::Absent(format!("{tracks} tracks are too many at once")));
+        }
+        if self.room.instances < instances {
+            self.room = Room::new(&self.context, self.sizes, instances)?;
+        }
+        Ok(())
+    }
+
     /// Follows every root to every one of `targets`, which have as many parameters as the system, and
-    /// polishes it; instance after instance. What is not done when the time is over has the status
-    /// budget.
-    pub(super) fn follow(
+    /// polishes it. Tracks that meet and tracks that find nothing are followed again as carefully as
+    /// `again` says; what still meets has the status duplicate, but for the first of it. What is not done
+    /// when the time is over has the status budget.
+    pub(super) fn straight(
         &mut self,
-        compiled: &Compiled,
-        settings: Settings,
+        first: Settings,
+        again: Settings,
         targets: &[&[Z]],
         budget: Option<Duration>,
-    ) -> Result<Vec<Root>, GpuError> {
-        let (n, p, jobs) = (compiled.unknowns, compiled.parameters, targets.len() * self.roots);
-        let (Ok(count), Ok(instances)) = (u32::try_from(jobs), u32::try_from(targets.len())) else {
-            return Err(GpuError::Absent(format!("{jobs} tracks are too many at once")));
-        };
-        if count == 0 {
-            return Ok(Vec::new());
+    ) -> Result<Vec<Solution>, GpuError> {
+        self.kernel_ms = 0.0;
+        let Sizes { unknowns: n, parameters, roots, .. } = self.sizes;
+        let jobs = targets.len() * roots;
+        if jobs == 0 {
+            return Ok(targets.iter().map(|_| Solution { roots: Roots::new(n, vec![], vec![]) }).collect());
         }
-        if self.room.instances < targets.len() {
-            self.room = Room::new(&self.context, compiled, self.slots, self.roots, targets.len())?;
-        }
-        let room = &mut self.room;
-        for (at, value) in room.host_targets.items_mut().iter_mut().zip(targets.iter().copied().flatten()) {
-            *at = *value;
-        }
-        room.targets.upload(&room.host_targets, targets.len() * p, &self.stream)?;
-        let device_settings = DeviceSettings {
-            tolerance: settings.tolerance,
-            contraction: settings.contraction,
-            min_step: settings.min_step,
-            infinity: settings.infinity,
-            end_zone: settings.end_zone,
-            max_steps: u64::from(settings.max_steps),
-        };
-        // Zero is no limit.
-        let budget = budget.map_or(0, |time| time.as_nanos().clamp(1, u128::from(u64::MAX)) as u64);
-        let tiles = self.tiling.warps * WARP / self.tiling.lanes;
-        let [series, ends, next] = [room.series.address(), room.ends.address(), self.next.address()];
+        self.make_room(targets.len())?;
+        copy(&mut self.room.host_targets, targets.iter().copied().flatten());
+        self.room.targets.upload(&self.room.host_targets, targets.len() * parameters, &self.stream)?;
         self.events[0].record(&self.stream)?;
-        let (start, given, slots) = (self.start.address(), room.targets.address(), room.slots.address());
-        let shape = Shape {
-            grid: targets.len().min(room.blocks) as u32,
-            block: PREPARE_LANES as u32,
-            start: Start::After,
-        };
+        let (start, ends) = (self.start.address(), self.room.targets.address());
+        self.launch_prepare((start, 0), ends, targets.len(), true)?;
+        self.launch_track(first, (jobs, 0), 0, Mode::First, budget)?;
+        self.launch_meet(targets.len(), 1, false)?;
+        self.events[1].record(&self.stream)?;
+        self.queue.download(&mut self.host_queue, 1, &self.stream)?;
+        let few = jobs * n <= FEW;
+        if few {
+            self.room.download(jobs, n, &self.stream)?;
+        }
+        self.stream.wait()?;
+        self.note_time()?;
+        let doubtful = self.host_queue.items()[0].count[1] > 0;
+        if doubtful {
+            self.events[0].record(&self.stream)?;
+            self.launch_track(again, (0, self.room.list.address()), 1, Mode::Again, budget)?;
+            self.launch_meet(targets.len(), 1, true)?;
+            self.events[1].record(&self.stream)?;
+        }
+        if doubtful || !few {
+            self.room.download(jobs, n, &self.stream)?;
+            self.stream.wait()?;
+        }
+        if doubtful {
+            self.note_time()?;
+        }
+        let (points, ends) = self.room.downloaded(jobs, n);
+        let both = (points.par_chunks(roots * n), ends.par_chunks(roots));
+        let solution = |(p, e): (&[Z], &[DeviceEnd])| Solution { roots: owned(n, p, e) };
+        Ok(match few {
+            true => points.chunks(roots * n).zip(ends.chunks(roots)).map(solution).collect(),
+            false => both.into_par_iter().map(solution).collect(),
+        })
+    }
+
+    /// Follows tracks by the middle of a way to its end, each given by its way and its root; in the order
+    /// of `jobs`.
+    pub(super) fn around(
+        &mut self,
+        settings: Settings,
+        ways: &[Bent],
+        jobs: &[(usize, usize)],
+        budget: Option<Duration>,
+    ) -> Result<Roots, GpuError> {
+        let Sizes { unknowns: n, parameters, roots, .. } = self.sizes;
+        if jobs.is_empty() {
+            return Ok(Roots::new(n, vec![], vec![]));
+        }
+        self.make_room(ways.len())?;
+        let room = &mut self.room;
+        copy(&mut room.host_middles, ways.iter().flat_map(|way| &way.middle));
+        copy(&mut room.host_targets, ways.iter().flat_map(|way| way.target));
+        for (to, (way, root)) in room.host_list.items_mut().iter_mut().zip(jobs) {
+            *to = (way * roots + root) as u32;
+        }
+        room.middles.upload(&room.host_middles, ways.len() * parameters, &self.stream)?;
+        room.targets.upload(&room.host_targets, ways.len() * parameters, &self.stream)?;
+        room.list.upload(&room.host_list, jobs.len(), &self.stream)?;
+        let (start, list) = (self.start.address(), self.room.list.address());
+        let [middles, targets] = [self.room.middles.address(), self.room.targets.address()];
+        self.events[0].record(&self.stream)?;
+        self.launch_prepare((start, 0), middles, ways.len(), true)?;
+        self.launch_track(settings, (jobs.len(), list), 0, Mode::First, budget)?;
+        self.launch_prepare((middles, parameters), targets, ways.len(), false)?;
+        self.launch_track(settings, (jobs.len(), list), 1, Mode::Onward, budget)?;
+        self.events[1].record(&self.stream)?;
+        self.room.download(jobs.len(), n, &self.stream)?;
+        self.stream.wait()?;
+        self.note_time()?;
+        let (points, ends) = self.room.downloaded(jobs.len(), n);
+        Ok(owned(n, points, ends))
+    }
+
+    /// Adds the time between the events.
+    fn note_time(&mut self) -> Result<(), GpuError> {
+        self.kernel_ms += self.events[1].us_since(&self.events[0])? * 1e-3;
+        Ok(())
+    }
+
+    /// Queues coefficients of paths: `from` is where their parameters begin, and how many numbers it is
+    /// from one instance to the next.
+    fn launch_prepare(
+        &self,
+        from: (u64, usize),
+        targets: u64,
+        instances: usize,
+        fresh: bool,
+    ) -> Result<(), GpuError> {
+        let Room { blocks, slots, series, ends, .. } = &self.room;
+        let (apart, count, fresh) = (from.1 as u32, instances as u32, u32::from(fresh));
+        let [slots, series, ends, queue] =
+            [slots.address(), series.address(), ends.address(), self.queue.address()];
+        let grid = instances.min(*blocks) as u32;
+        let shape = Shape { grid, block: PREPARE_LANES as u32, start: Start::After };
         let mut arguments = [
-            pointer(&start),
-            pointer(&given),
-            pointer(&instances),
+            pointer(&from.0),
+            pointer(&apart),
+            pointer(&targets),
+            pointer(&count),
             pointer(&slots),
             pointer(&series),
             pointer(&ends),
-            pointer(&next),
+            pointer(&queue),
+            pointer(&fresh),
         ];
-        // SAFETY: the arguments of `prepare`; the arrays are as long as `Room` makes them for so many
+        // SAFETY: the arguments of `prepare`; the arrays are as long as `Room` makes them for no fewer
         // instances.
-        unsafe { self.stream.launch(self.prepare, shape, &mut arguments) }?;
-        let shape = Shape {
-            grid: jobs.div_ceil(tiles).min(self.blocks) as u32,
-            block: (self.tiling.warps * WARP) as u32,
-            start: Start::After,
-        };
-        let (starts, roots) = (self.starts.address(), self.roots as u32);
-        let (points, results) = (room.points.address(), room.results.address());
+        unsafe { self.stream.launch(self.prepare, shape, &mut arguments) }
+    }
+
+    /// Queues tracks: how many jobs, zero if the queue tells, and where their list is, zero if they are
+    /// all tracks.
+    fn launch_track(
+        &self,
+        settings: Settings,
+        (jobs, list): (usize, u64),
+        level: usize,
+        mode: Mode,
+        budget: Option<Duration>,
+    ) -> Result<(), GpuError> {
+        let Room { series, ends, points, results, .. } = &self.room;
+        let settings = DeviceSettings::from(settings);
+        // Zero is no limit.
+        let budget = budget.map_or(0, |time| time.as_nanos().clamp(1, u128::from(u64::MAX)) as u64);
+        let tiles = self.tiling.warps * WARP / self.tiling.lanes;
+        let most = if jobs == 0 { self.blocks } else { jobs.div_ceil(tiles).min(self.blocks) };
+        // What is followed again was listed by the kernel just before.
+        let start = if let Mode::Again = mode { Start::After } else { self.way };
+        let shape = Shape { grid: most as u32, block: (self.tiling.warps * WARP) as u32, start };
+        let (jobs, roots, level, mode) = (jobs as u32, self.sizes.roots as u32, level as u32, mode as u32);
+        let [series, ends, starts, queue] =
+            [series.address(), ends.address(), self.starts.address(), self.queue.address()];
+        let [points, results] = [points.address(), results.address()];
         let mut arguments = [
             pointer(&series),
             pointer(&ends),
             pointer(&starts),
             pointer(&roots),
-            pointer(&count),
-            pointer(&device_settings),
+            pointer(&jobs),
+            pointer(&list),
+            pointer(&settings),
             pointer(&budget),
-            pointer(&next),
+            pointer(&queue),
+            pointer(&level),
+            pointer(&mode),
             pointer(&points),
             pointer(&results),
         ];
-        // SAFETY: the arguments of `track`; as above.
-        unsafe { self.stream.launch(self.track, shape, &mut arguments) }?;
-        self.events[1].record(&self.stream)?;
-        room.points.download(&mut room.host_points, jobs * n, &self.stream)?;
-        room.results.download(&mut room.host_results, jobs, &self.stream)?;
-        self.stream.wait()?;
-        self.kernel_ms = self.events[1].us_since(&self.events[0])? * 1e-3;
-        let points = room.host_points.items().chunks_exact(n);
-        let ends = room.host_results.items().iter().zip(points).take(jobs);
-        Ok(ends.map(|(end, point)| root(end, point)).collect())
+        // SAFETY: the arguments of `track`; the arrays are as long as `Room` makes them for all tracks, and
+        // lists name only those.
+        unsafe { self.stream.launch(self.track, shape, &mut arguments) }
+    }
+
+    /// Queues the search for roots that are the same; what is followed again at `level` is listed, or, the
+    /// `last` time, statuses are set.
+    fn launch_meet(&self, instances: usize, level: usize, last: bool) -> Result<(), GpuError> {
+        let Room { points, results, keys, list, .. } = &self.room;
+        let (roots, count, level) = (self.sizes.roots as u32, instances as u32, level as u32);
+        let last = u32::from(last);
+        let [points, results, keys] = [points.address(), results.address(), keys.address()];
+        let [queue, list] = [self.queue.address(), list.address()];
+        let mut arguments = [
+            pointer(&points),
+            pointer(&results),
+            pointer(&roots),
+            pointer(&count),
+            pointer(&level),
+            pointer(&last),
+            pointer(&keys),
+            pointer(&queue),
+            pointer(&list),
+        ];
+        let shape = Shape { grid: count, block: MEET_LANES as u32, start: Start::After };
+        // SAFETY: the arguments of `meet`; the arrays are as long as `Room` makes them.
+        unsafe { self.stream.launch(self.meet, shape, &mut arguments) }
     }
 }
 
@@ -327,11 +557,7 @@ fn pointer<T>(value: &T) -> *mut c_void {
     std::ptr::from_ref(value).cast_mut().cast()
 }
 
-fn root(end: &DeviceEnd, point: &[Z]) -> Root {
-    let status = TrackStatus::ALL.get(end.status as usize).copied().unwrap_or(TrackStatus::Budget);
-    let DeviceEnd { residual, condition, steps, .. } = *end;
-    Root { status, point: point.to_vec(), residual, condition, steps }
-}
+mod symmetries;
 
 #[cfg(test)]
 mod host;

@@ -7,7 +7,9 @@
 //! track ends with a status, and none is lost without one.
 
 pub mod check;
+mod distinct;
 mod expression;
+mod follow;
 #[cfg(feature = "cuda")]
 pub mod gpu;
 mod graph;
@@ -15,11 +17,14 @@ mod linear;
 pub mod lu;
 pub mod monodromy;
 pub mod numbers;
+mod operations;
 mod pack;
 mod polynomial;
+pub mod precision;
 pub mod problems;
 mod program;
 pub mod recall;
+mod roots;
 mod scale;
 #[cfg(feature = "cuda")]
 mod schedule;
@@ -27,10 +32,14 @@ mod solver;
 mod start;
 mod system;
 mod track;
+pub mod tune;
 mod work;
 
+pub use distinct::Distinct;
+pub use operations::Operations;
 pub use program::{Compiled, Instruction, Path, Program};
-pub use solver::{Backend, Distinct, Root, Solution, Solver};
+pub use roots::{Outcome, Root, Roots, Solution};
+pub use solver::{Backend, Solver};
 pub use start::{StartError, StartSet};
 pub use system::{distance, System, SystemError};
 pub use track::{Assignment, End, Polished, Settings, Tracker};

@@ -7,9 +7,10 @@
 //! is linear in `g` if and only if none is missing.
 
 use super::check::newton;
+use super::distinct::Distinct;
+use super::follow::follow;
 use super::graph::{Graph, Id};
 use super::program::{Compiled, Path};
-use super::solver::{follow, Distinct};
 use super::start::{StartError, StartSet};
 use super::system::System;
 use super::track::Settings;
@@ -93,7 +94,7 @@ pub fn monodromy(
         state.roots = roots.len();
         progress(state);
     }
-    Ok(StartSet { parameters: base, roots })
+    Ok(StartSet { parameters: base, roots, note: String::new() })
 }
 
 /// The ends of those that arrive, at once or with more care.
@@ -105,16 +106,16 @@ fn carry(
     deadline: Option<Instant>,
 ) -> Vec<Vec<Complex<f64>>> {
     let ends = follow(compiled, settings, starts.len(), |k| (path, starts[k].as_slice()), deadline);
-    let mut roots: Vec<_> = ends.iter().filter(|r| r.ok()).map(|r| r.point.clone()).collect();
-    let lost: Vec<usize> = (0..ends.len()).filter(|&k| !ends[k].ok()).collect();
+    let mut roots: Vec<_> = ends.iter().filter(|r| r.ok()).map(|r| r.point.to_vec()).collect();
+    let lost: Vec<usize> = (0..ends.len()).filter(|&k| !ends.at(k).ok()).collect();
     let job = |k: usize| (path, starts[lost[k]].as_slice());
     let again = follow(compiled, settings.tighter(50.0), lost.len(), job, deadline);
-    roots.extend(again.into_iter().filter(|r| r.ok()).map(|r| r.point));
+    roots.extend(again.iter().filter(|r| r.ok()).map(|r| r.point.to_vec()));
     roots
 }
 
 /// A complex number with normal parts and mean square 1.
-fn normal(random: &mut Pcg64Mcg) -> Complex<f64> {
+pub(super) fn normal(random: &mut Pcg64Mcg) -> Complex<f64> {
     let radius = (-libm::log(1.0 - random.random::<f64>())).sqrt();
     let angle = std::f64::consts::TAU * random.random::<f64>();
     Complex::new(radius * libm::cos(angle), radius * libm::sin(angle))
@@ -156,8 +157,9 @@ fn seed(
         let path = compiled.path(&parameters, &base);
         let settings = Settings::default().tighter(10.0);
         let ends = follow(compiled, settings, 1, |_| (&path, root.as_slice()), options.deadline);
-        if let Some(end) = ends.into_iter().find(|r| r.ok()) {
-            roots.push(end.point);
+        let end = ends.iter().find(|r| r.ok()).map(|r| r.point.to_vec());
+        if let Some(end) = end {
+            roots.push(end);
             return Ok(base);
         }
     }

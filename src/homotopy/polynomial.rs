@@ -34,7 +34,7 @@ impl Polynomial {
         for (monomial, factor) in &other.terms {
             *sum.terms.entry(monomial.clone()).or_default() += factor * sign;
         }
-        sum.terms.retain(|_, f| f.norm_sqr() != 0.0);
+        sum.terms.retain(|_, f| *f != Complex::default());
         sum
     }
 
@@ -45,7 +45,7 @@ impl Polynomial {
                 *product.terms.entry(multiply(m, n)).or_default() += a * b;
             }
         }
-        product.terms.retain(|_, f| f.norm_sqr() != 0.0);
+        product.terms.retain(|_, f| *f != Complex::default());
         product
     }
 
@@ -58,7 +58,7 @@ impl Polynomial {
             let of = |id: Id| known.get(&id.index());
             let polynomial = match graph.nodes()[i] {
                 node @ Node::Constant(..) => match node.value()? {
-                    v if v.norm_sqr() == 0.0 => Self::default(),
+                    v if v == Complex::default() => Self::default(),
                     v => Self::single(Vec::new(), v),
                 },
                 Node::Symbol(s) => Self::single(vec![(s, 1)], Complex::new(1.0, 0.0)),

@@ -1,11 +1,14 @@
 //! How many of the roots that are there are found.
 
-use super::check::{is_root, newton};
+use super::check::{correction, newton};
+use super::distinct::Distinct;
+use super::operations::Operations;
+use super::precision::Precision;
 use super::problems::{Error, Problem};
-use super::solver::{Backend, Distinct, Solution, Solver};
+use super::roots::Solution;
+use super::solver::{Backend, Solver};
 use super::system::System;
 use super::track::Settings;
-use crate::geometry::pose_error;
 use crate::status::TrackStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -26,9 +29,9 @@ pub struct Recall {
     pub truths: usize,
     /// Of these, how many were found.
     pub true_found: usize,
-    /// Instances whose pose the roots tell.
+    /// Instances whose geometry is known: poses, and what else the problem tells.
     pub poses: usize,
-    /// Of these, how many times it is the true one to 1e-6 rad and 1e-6 of the scene.
+    /// Of these, how many times a root tells the true one to 1e-6 rad and 1e-6 of the scene.
     pub poses_right: usize,
     /// Roots with status ok that are none.
     pub wrong: usize,
@@ -38,6 +41,12 @@ pub struct Recall {
     pub counts: BTreeMap<&'static str, usize>,
     /// Steps of a track, the mean.
     pub steps: f64,
+    /// Steps of the longest track of an instance, the mean over instances.
+    pub longest: f64,
+    /// What a step costs.
+    pub operations: Operations,
+    /// How exact the roots are.
+    pub precision: Precision,
     /// Time per instance when each is solved by itself, median, ms.
     pub ms: f64,
     /// Of that, the kernels on the GPU.
@@ -55,7 +64,12 @@ pub struct Batch {
     pub ms: f64,
     /// Of that, the kernels on the GPU.
     pub kernel_ms: Option<f64>,
+    /// Instances per second.
+    pub per_second: f64,
 }
+
+/// From the seed of one instance to that of the next.
+pub const SEEDS_APART: u64 = 1000;
 
 /// Solves so many instances of a problem, drawn from `seed`, and counts; then `batch` of them in one
 /// call, unless that is zero.
@@ -84,6 +98,9 @@ pub fn recall(
         silent: 0,
         counts: BTreeMap::new(),
         steps: 0.0,
+        longest: 0.0,
+        operations: solver.compiled().operations(),
+        precision: Precision::default(),
         ms: 0.0,
         kernel_ms: None,
         batch: None,
@@ -97,7 +114,7 @@ pub fn recall(
         repeats = if fixed { 10 } else { 1 };
     }
     for i in 0..instances {
-        let instance = problem.instance(seed.wrapping_add(1000 * i as u64));
+        let instance = problem.instance(seed.wrapping_add(SEEDS_APART * i as u64));
         let target = instance.as_ref().map(|i| i.parameters.clone()).or_else(|| system.values.clone());
         let target = target.unwrap_or_default();
         let mut solve = || {
@@ -113,8 +130,11 @@ pub fn recall(
         }
         let mut distinct = Distinct::new(system);
         for root in solution.found() {
-            distinct.insert(&root.point);
-            recall.wrong += usize::from(!is_root(system, &root.point, &target));
+            distinct.insert(root.point);
+            let error = correction(system, root.point, &target);
+            recall.wrong += usize::from(error.is_nan() || error > 1e-6);
+            recall.precision.residuals.add(root.residual);
+            recall.precision.errors.add(error);
         }
         recall.found += distinct.count();
         recall.silent += solver.start().roots.len() - solution.roots.len();
@@ -122,19 +142,14 @@ pub fn recall(
             *recall.counts.entry(status.name()).or_default() += solution.count(*status);
         }
         recall.steps += solution.roots.iter().map(|r| f64::from(r.steps)).sum::<f64>();
+        recall.longest += f64::from(solution.roots.iter().map(|r| r.steps).max().unwrap_or(0));
         let Some(instance) = instance else { continue };
         recall.truths += 1;
         let truth = newton(system, instance.near.clone(), &target);
         recall.true_found += usize::from(truth.is_some_and(|t| distinct.find(&t).is_some()));
-        if let Some(truth) = &instance.pose {
-            recall.poses += 1;
-            let images = solution.found().flat_map(|r| system.orbit(&r.point)).collect::<Vec<_>>();
-            let right = images.iter().filter_map(|root| problem.pose(root, &target)).any(|pose| {
-                let (angle, shift) = pose_error(&pose.to_rigid(), &truth.to_rigid());
-                angle < 1e-6 && shift < 1e-6 * (1.0 + truth.translation.norm())
-            });
-            recall.poses_right += usize::from(right);
-        }
+        recall.poses += 1;
+        let all = solution.found().flat_map(|r| problem.geometry(system, r.point, &instance.measured));
+        recall.poses_right += usize::from(all.into_iter().any(|one| one.is_close(&instance.truth, 1e-6)));
     }
     recall.ms = median(&mut times).unwrap_or(0.0);
     recall.kernel_ms = median(&mut kernel_times);
@@ -148,11 +163,13 @@ pub fn recall(
             let begin = Instant::now();
             solver.solve(&targets, None);
             let ms = begin.elapsed().as_secs_f64() * 1e3;
-            let new = Batch { instances: batch, ms, kernel_ms: solver.kernel_ms() };
+            let per_second = 1e3 * batch as f64 / ms;
+            let new = Batch { instances: batch, ms, kernel_ms: solver.kernel_ms(), per_second };
             recall.batch = recall.batch.filter(|best| best.ms < ms).or(Some(new));
         }
     }
     recall.steps /= (instances * solver.start().roots.len()).max(1) as f64;
+    recall.longest /= instances.max(1) as f64;
     Ok(recall)
 }
 
@@ -165,15 +182,15 @@ fn median(times: &mut [f64]) -> Option<f64> {
 pub fn compare(system: &System, a: &Solution, b: &Solution) -> (usize, usize, usize) {
     let mut first = Distinct::new(system);
     a.found().for_each(|r| {
-        first.insert(&r.point);
+        first.insert(r.point);
     });
     let mut second = Distinct::new(system);
     b.found().for_each(|r| {
-        second.insert(&r.point);
+        second.insert(r.point);
     });
     let shared = |list: &Solution, other: &Distinct| {
         let mut seen = Distinct::new(system);
-        list.found().filter(|r| seen.insert(&r.point) && other.find(&r.point).is_some()).count()
+        list.found().filter(|r| seen.insert(r.point) && other.find(r.point).is_some()).count()
     };
     let both = shared(a, &second);
     (both, first.count() - both, second.count() - both)

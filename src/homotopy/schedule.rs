@@ -9,7 +9,7 @@ use nalgebra::Complex;
 use std::collections::HashMap;
 
 /// Bits of a slot's number in a word.
-const BITS: u32 = 14;
+const BITS: u32 = 15;
 /// Slots that words can name.
 pub const MAX_SLOTS: usize = 1 << BITS;
 
@@ -19,6 +19,15 @@ enum Value {
     Input(u32),
     Constant(u64, u64),
     Result(usize),
+}
+
+impl Value {
+    fn result(self) -> Option<usize> {
+        match self {
+            Value::Result(i) => Some(i),
+            _ => None,
+        }
+    }
 }
 
 const ZERO: Value = Value::Constant(0, 0);
@@ -47,15 +56,77 @@ impl Operation {
         [self.c, self.a, self.b]
     }
 
+    fn is_sum(&self) -> bool {
+        self.b == ONE
+    }
+
     fn is_product(&self) -> bool {
-        self.c == ZERO && self.minus == [false; 2]
+        self.c == ZERO && !self.is_sum()
     }
 
     fn results(&self) -> impl Iterator<Item = usize> {
-        self.operands().into_iter().filter_map(|v| match v {
-            Value::Result(i) => Some(i),
-            _ => None,
-        })
+        self.operands().into_iter().filter_map(Value::result)
+    }
+}
+
+/// Operations under way, and how late their results are.
+struct Fused {
+    list: Vec<Operation>,
+    depth: Vec<usize>,
+    wide: bool,
+}
+
+impl Fused {
+    fn depth(&self, value: Value) -> usize {
+        value.result().map_or(0, |i| self.depth[i])
+    }
+
+    fn push(&mut self, operation: Operation) -> Value {
+        let latest = operation.operands().into_iter().map(|v| self.depth(v)).max();
+        self.depth.push(1 + latest.unwrap_or(0));
+        self.list.push(operation);
+        Value::Result(self.list.len() - 1)
+    }
+
+    /// The sum of values and of products, those with `true` taken away: round after round of what is
+    /// there.
+    fn sum(&mut self, mut values: Vec<(Value, bool)>, mut products: Vec<(Value, Value, bool)>) -> Value {
+        for time in 0.. {
+            if products.is_empty() && values.len() <= 1 {
+                break;
+            }
+            let is_there = |v: &Value| self.depth(*v) <= time;
+            let (mut now, later): (Vec<_>, Vec<_>) =
+                products.into_iter().partition(|(a, b, _)| is_there(a) && is_there(b));
+            products = later;
+            let (mut ready, later): (Vec<_>, Vec<_>) = values.into_iter().partition(|(v, _)| is_there(v));
+            values = later;
+            while let (Some(&(c, less_c)), Some(&(a, b, less))) = (ready.last(), now.last()) {
+                ready.pop();
+                now.pop();
+                values.push((self.push(Operation { c, a, b, minus: [less_c, less] }), false));
+            }
+            let starts = match self.wide {
+                true => (now.len() + 1).saturating_sub(values.len()) / 2,
+                false => usize::from(values.is_empty() && !now.is_empty()),
+            };
+            for (a, b, less) in now.drain(..starts.min(now.len())) {
+                values.push((self.push(Operation { c: ZERO, a, b, minus: [false, less] }), false));
+            }
+            if self.wide || (products.is_empty() && now.is_empty()) {
+                while let [.., (c, less_c), (a, less)] = ready[..] {
+                    ready.truncate(ready.len() - 2);
+                    values.push((self.push(Operation { c, a, b: ONE, minus: [less_c, less] }), false));
+                }
+            }
+            products.append(&mut now);
+            values.append(&mut ready);
+        }
+        match values.first() {
+            Some((value, false)) => *value,
+            Some((c, true)) => self.push(Operation { c: *c, a: ZERO, b: ZERO, minus: [true, false] }),
+            None => ZERO,
+        }
     }
 }
 
@@ -89,58 +160,50 @@ impl Operations {
             list.push(operation);
         }
         let outputs = program.outputs.iter().map(|slot| values[*slot as usize]).collect();
-        let mut operations = Self { list, outputs };
-        operations.fuse();
-        operations
+        Self { list, outputs }
     }
 
-    /// Sums take in products.
-    fn fuse(&mut self) {
+    /// The same outputs with sums that take in products. `wide`: sums of many are made side by side,
+    /// which takes more operations and fewer rounds.
+    fn fused(&self, wide: bool) -> Self {
         let mut uses = vec![0usize; self.list.len()];
-        let outputs =
-            self.outputs.iter().filter_map(|v| if let Value::Result(i) = v { Some(*i) } else { None });
+        let outputs = self.outputs.iter().filter_map(|v| v.result());
         let operands = self.list.iter().flat_map(Operation::results);
         outputs.chain(operands).for_each(|i| uses[i] += 1);
-        let mut depth = vec![0usize; self.list.len()];
-        let mut gone = vec![false; self.list.len()];
-        for i in 0..self.list.len() {
+        // Operations that only one sum needs are part of it.
+        let mut is_part = vec![false; self.list.len()];
+        for sum in self.list.iter().filter(|o| o.is_sum()) {
+            for k in [sum.c, sum.a].into_iter().filter_map(Value::result) {
+                is_part[k] = uses[k] == 1 && (self.list[k].is_sum() || self.list[k].is_product());
+            }
+        }
+        let mut fused = Fused { list: Vec::new(), depth: Vec::new(), wide };
+        let mut value_of = vec![ZERO; self.list.len()];
+        for i in (0..self.list.len()).filter(|i| !is_part[*i]) {
             let operation = self.list[i];
-            if operation.b == ONE {
-                // A product that nothing else needs, and how late it is.
-                let free = |v: Value| match v {
-                    Value::Result(k) if uses[k] == 1 && self.list[k].is_product() => Some((depth[k], k)),
-                    _ => None,
-                };
-                let [left, right] = [free(operation.c), free(operation.a)];
-                let takes_left = left > right;
-                if let Some((_, k)) = if takes_left { left } else { right } {
-                    let Operation { a, b, .. } = self.list[k];
-                    let minus = operation.minus[1];
-                    self.list[i] = match takes_left {
-                        true => Operation { c: operation.a, a, b, minus: [minus, false] },
-                        false => Operation { c: operation.c, a, b, minus: [false, minus] },
-                    };
-                    gone[k] = true;
+            let moved = |v: Value| v.result().map_or(v, |k| value_of[k]);
+            if !operation.is_sum() {
+                let [c, a, b] = operation.operands().map(moved);
+                value_of[i] = fused.push(Operation { c, a, b, ..operation });
+                continue;
+            }
+            let (mut values, mut products) = (Vec::new(), Vec::new());
+            let mut open = vec![(operation.c, operation.minus[0]), (operation.a, operation.minus[1])];
+            while let Some((value, minus)) = open.pop() {
+                match value.result().filter(|k| is_part[*k]).map(|k| self.list[k]) {
+                    Some(part) if part.is_sum() => {
+                        open.push((part.a, minus != part.minus[1]));
+                        open.push((part.c, minus != part.minus[0]));
+                    }
+                    Some(product) => products.push((moved(product.a), moved(product.b), minus)),
+                    None if value == ZERO => {}
+                    None => values.push((moved(value), minus)),
                 }
             }
-            depth[i] = 1 + self.list[i].results().map(|k| depth[k]).max().unwrap_or(0);
+            value_of[i] = fused.sum(values, products);
         }
-        // Numbers of those that are left.
-        let mut number = vec![0; self.list.len()];
-        let mut left = 0;
-        for (n, gone) in number.iter_mut().zip(&gone) {
-            *n = left;
-            left += usize::from(!gone);
-        }
-        let moved = |v: Value| match v {
-            Value::Result(i) => Value::Result(number[i]),
-            other => other,
-        };
-        let kept = self.list.iter().zip(&gone).filter(|(_, gone)| !**gone);
-        self.list = kept
-            .map(|(o, _)| Operation { c: moved(o.c), a: moved(o.a), b: moved(o.b), minus: o.minus })
-            .collect();
-        self.outputs.iter_mut().for_each(|v| *v = moved(*v));
+        let outputs = self.outputs.iter().map(|v| v.result().map_or(*v, |k| value_of[k])).collect();
+        Self { list: fused.list, outputs }
     }
 
     /// Operations copy outputs that are inputs, constants or twice there, so that each output has an
@@ -219,7 +282,15 @@ impl Schedule {
     /// `outputs` gives for each program the place of each output, counted from the first slot after
     /// the constants. `room` is how many such places there are. `None` if there are too many slots.
     fn new(programs: &[&Program], outputs: &[Vec<usize>], room: usize, lanes: usize) -> Option<Self> {
-        let mut all: Vec<Operations> = programs.iter().map(|p| Operations::of(p)).collect();
+        // Whichever takes fewer rounds.
+        let best = |p: &&Program| {
+            let [narrow, wide] = [false, true].map(|wide| Operations::of(p).fused(wide));
+            match wide.rounds(lanes).len() < narrow.rounds(lanes).len() {
+                true => wide,
+                false => narrow,
+            }
+        };
+        let mut all: Vec<Operations> = programs.iter().map(best).collect();
         let owners: Vec<Vec<Option<usize>>> = all.iter_mut().map(Operations::own_outputs).collect();
         let first_constant = programs.first()?.inputs;
         let mut constants: Vec<Value> = vec![ZERO];
@@ -278,6 +349,7 @@ impl Schedule {
                 }
             }
             slots = slots.max(temporaries.next);
+            program.chunks_exact_mut(lanes).for_each(spread);
             words.push(program);
         }
         let constants = constants
@@ -322,9 +394,50 @@ pub fn pitch(n: usize) -> usize {
     n | 1
 }
 
+/// Orders the words of a round so that lanes that go to shared memory together, eight of them, seldom
+/// want different slots of the same bank.
+fn spread(round: &mut [u64]) {
+    const TOGETHER: usize = 8;
+    let cost = |lanes: &[u64]| -> usize {
+        let field = |f: u32| {
+            let mut banks = [0; TOGETHER];
+            for (i, word) in lanes.iter().enumerate() {
+                let slot = |w: &u64| (w >> (16 * f)) as usize & (MAX_SLOTS - 1);
+                let is_new = lanes[..i].iter().all(|other| slot(other) != slot(word));
+                banks[slot(word) % TOGETHER] += usize::from(is_new);
+            }
+            // Squares: the way down is not flat.
+            banks.iter().map(|count| count * count).sum::<usize>()
+        };
+        (0..4).map(field).sum()
+    };
+    let groups = round.len() / TOGETHER;
+    let mut better = true;
+    while better {
+        better = false;
+        for (g, h) in (0..groups).flat_map(|g| (0..g).map(move |h| (g, h))) {
+            let sum = |round: &[u64]| {
+                [g, h].map(|g| cost(&round[g * TOGETHER..][..TOGETHER])).iter().sum::<usize>()
+            };
+            let mut least = sum(round);
+            for (i, j) in
+                (0..TOGETHER * TOGETHER).map(|k| (g * TOGETHER + k % TOGETHER, h * TOGETHER + k / TOGETHER))
+            {
+                round.swap(i, j);
+                let new = sum(round);
+                if new < least {
+                    (least, better) = (new, true);
+                } else {
+                    round.swap(i, j);
+                }
+            }
+        }
+    }
+}
+
 fn word(to: usize, [c, a, b]: [usize; 3], minus: [bool; 2]) -> u64 {
-    let fields = [to, c, a, b].iter().rev().fold(0u64, |word, slot| word << BITS | *slot as u64);
-    fields | u64::from(minus[0]) << 62 | u64::from(minus[1]) << 63
+    let [less_c, less_a] = minus.map(u64::from);
+    to as u64 | (c as u64 | less_c << BITS | (a as u64) << 16 | less_a << 31 | (b as u64) << 32) << 16
 }
 
 #[cfg(test)]
@@ -336,11 +449,11 @@ mod tests {
     /// Runs a program as a tile does.
     fn run(schedule: &Schedule, program: usize, slots: &mut [Complex<f64>]) {
         for round in schedule.words[program].chunks_exact(schedule.lanes) {
-            let at = |word: u64, field: u32| (word >> (BITS * field)) as usize & (MAX_SLOTS - 1);
+            let at = |word: u64, field: u32| (word >> (16 * field)) as usize & (MAX_SLOTS - 1);
             let value = |word: u64| {
                 let [c, a, b] = [1, 2, 3].map(|field| slots[at(word, field)]);
-                let c = if word >> 62 & 1 == 1 { -c } else { c };
-                c + if word >> 63 == 1 { -(a * b) } else { a * b }
+                let c = if word >> 31 & 1 == 1 { -c } else { c };
+                c + if word >> 47 & 1 == 1 { -(a * b) } else { a * b }
             };
             let results: Vec<_> = round.iter().map(|word| (at(*word, 0), value(*word))).collect();
             results.into_iter().for_each(|(to, value)| slots[to] = value);

@@ -1,87 +1,39 @@
 //! Instances to roots: tracks shared out to threads, jumps found and followed again.
 
-use super::pack::WIDTH;
+use super::distinct::Distinct;
+use super::follow::follow;
 use super::program::{Compiled, Path};
+use super::roots::{Root, Roots, Solution};
 use super::start::StartSet;
-use super::system::{distance, System};
-use super::track::{Assignment, End, Settings, Tracker};
+use super::system::System;
+use super::track::Settings;
 use crate::gpu::GpuError;
 use crate::status::TrackStatus;
 use nalgebra::Complex;
 use rayon::prelude::*;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Roots closer than this are the same, relative to their coordinates.
-pub const SAME: f64 = 1e-6;
-/// A root is polished when its equations are this small relative to their terms.
-const RESIDUAL: f64 = 1e-10;
-/// A root is known to this.
-const ERROR: f64 = 1e-7;
-/// So many slow corrections in a row, from a point beside it, are those of a multiple root.
-const SLOW: u32 = 4;
-/// Polishing that moves a root further than this has left it.
-const MOVED: f64 = 1e-3;
-/// Relative errors of the equations may grow so much in a regular root.
-const CONDITION: f64 = 1e12;
-/// How often tracks are followed again, each time more carefully.
-const RETRIES: i32 = 2;
-/// How often all tracks of an instance are followed on another way.
-const DETOURS: u32 = 2;
-
-/// What a track came to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Root {
-    /// How it ended.
-    pub status: TrackStatus,
-    /// The root, if the status is ok; else the last point.
-    pub point: Vec<Complex<f64>>,
-    /// The largest equation relative to the size of its terms; infinite unless ok.
-    pub residual: f64,
-    /// How much relative errors of the equations may grow in the root; infinite unless ok.
-    pub condition: f64,
-    /// Steps, all attempts together.
-    pub steps: u32,
-}
-
-impl Root {
-    fn failed(status: TrackStatus, point: Vec<Complex<f64>>, steps: u32) -> Self {
-        Self { status, point, residual: f64::INFINITY, condition: f64::INFINITY, steps }
-    }
-
-    /// A regular root was found.
-    pub fn ok(&self) -> bool {
-        self.status == TrackStatus::Ok
-    }
-}
-
-/// The roots of an instance, one for each of the start set, in its order.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Solution {
-    /// The roots.
-    pub roots: Vec<Root>,
-}
-
-impl Solution {
-    /// How many tracks ended with a status.
-    pub fn count(&self, status: TrackStatus) -> usize {
-        self.roots.iter().filter(|r| r.status == status).count()
-    }
-
-    /// The roots that were found.
-    pub fn found(&self) -> impl Iterator<Item = &Root> {
-        self.roots.iter().filter(|r| r.ok())
-    }
-
-    fn unresolved(&self) -> bool {
-        self.roots.iter().any(|r| is_unresolved(r.status))
-    }
-}
+/// How much more carefully tracks are followed that met or found nothing.
+const TIGHTER: f64 = 20.0;
+/// Most tracks take a tenth of the most steps: one that takes more than this part of them is followed in
+/// another way first.
+const AT_FIRST: u32 = 2;
+/// Ways around the straight one: how far aside they are in the middle, relative to its length.
+const SIDES: [f64; 2] = [0.6, -0.9];
 
 /// Another way may find what this track did not.
 fn is_unresolved(status: TrackStatus) -> bool {
-    matches!(status, TrackStatus::MinStep | TrackStatus::Budget | TrackStatus::Duplicate)
+    is_given_up(status) || status == TrackStatus::Duplicate
+}
+
+/// With more care this track may come to an end.
+fn is_given_up(status: TrackStatus) -> bool {
+    matches!(status, TrackStatus::MinStep | TrackStatus::Budget)
+}
+
+/// The same for a track that may also have come to where it does not belong.
+fn is_doubtful(status: TrackStatus) -> bool {
+    is_given_up(status) || status == TrackStatus::Singular
 }
 
 /// Where tracks are followed.
@@ -121,6 +73,16 @@ impl Solver {
         }
     }
 
+    /// The same solver with another start set, on the CPU.
+    pub fn starting_at(&self, start: StartSet) -> Self {
+        Self {
+            start,
+            #[cfg(feature = "cuda")]
+            gpu: None,
+            ..self.clone()
+        }
+    }
+
     /// The same solver, following on a backend.
     ///
     /// # Errors
@@ -149,7 +111,7 @@ impl Solver {
     fn tracker(&self) -> Result<super::gpu::GpuTracker, GpuError> {
         let context = crate::gpu::context::Context::first()?;
         let cache = crate::gpu::bundle::cache_folder();
-        super::gpu::GpuTracker::new(&context, &self.compiled, &self.start, cache.as_deref())
+        super::gpu::GpuTracker::new(&context, &self.system, &self.compiled, &self.start, cache.as_deref())
     }
 
     /// It follows on the GPU.
@@ -186,139 +148,172 @@ impl Solver {
     /// The roots for each of `targets`, in their order; what is not done at `deadline` has the
     /// status `budget`.
     pub fn solve(&self, targets: &[Vec<Complex<f64>>], deadline: Option<Instant>) -> Vec<Solution> {
-        let count = self.start.roots.len();
         let finite =
             |p: &[Complex<f64>]| p.len() == self.compiled.parameters && p.iter().all(|v| v.is_finite());
-        let valid: Vec<usize> = (0..targets.len()).filter(|&i| finite(&targets[i])).collect();
-        let given: Vec<&[Complex<f64>]> = valid.iter().map(|&i| targets[i].as_slice()).collect();
-        let mut roots = self.follow_all(&given, deadline).into_iter();
-        let mut solutions: Vec<Solution> =
-            given.iter().map(|_| Solution { roots: roots.by_ref().take(count).collect() }).collect();
-        self.retry(&given, &mut solutions, deadline);
-        for (solution, &i) in solutions.iter_mut().zip(&valid) {
-            for detour in 0..DETOURS {
-                if solution.unresolved() && deadline.is_none_or(|end| Instant::now() < end) {
-                    self.detour(&targets[i], detour, solution, deadline);
-                }
-            }
+        let given: Vec<&[Complex<f64>]> =
+            targets.iter().map(Vec::as_slice).filter(|target| finite(target)).collect();
+        let mut solutions = self.straight(&given, deadline);
+        self.detours(&given, &mut solutions, deadline);
+        if given.len() == targets.len() {
+            return solutions;
         }
+        let (unknowns, count) = (self.compiled.unknowns, self.start.roots.len());
         let mut done = solutions.into_iter();
-        let invalid = || Root::failed(TrackStatus::Invalid, vec![NAN; self.compiled.unknowns], 0);
-        let all = targets.iter().map(|target| match finite(target) {
-            true => done.next().unwrap_or(Solution { roots: Vec::new() }),
-            false => Solution { roots: (0..count).map(|_| invalid()).collect() },
-        });
-        all.collect()
+        let invalid = || Solution { roots: Roots::lost(unknowns, count, TrackStatus::Invalid) };
+        let all = targets.iter().map(|target| finite(target).then(|| done.next()).flatten());
+        all.map(|solution| solution.unwrap_or_else(invalid)).collect()
     }
 
-    /// Every root to every target, target after target, on the backend.
-    fn follow_all(&self, targets: &[&[Complex<f64>]], deadline: Option<Instant>) -> Vec<Root> {
+    /// The roots by the straight ways to the targets: tracks that met or were given up are followed
+    /// again; what still met has the status duplicate, but for the first of it.
+    fn straight(&self, targets: &[&[Complex<f64>]], deadline: Option<Instant>) -> Vec<Solution> {
+        let count = self.start.roots.len();
+        if count == 0 {
+            let none = || Solution { roots: Roots::lost(self.compiled.unknowns, 0, TrackStatus::Budget) };
+            return targets.iter().map(|_| none()).collect();
+        }
         #[cfg(feature = "cuda")]
         if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
-            let budget = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            match tracker.follow(&self.compiled, self.settings, targets, budget) {
-                Ok(roots) => return roots,
+            match tracker.straight(self.at_first(), self.careful(), targets, left(deadline)) {
+                Ok(solutions) => return solutions,
                 Err(why) => log::error!("the GPU failed, tracks are followed on the CPU: {why}"),
             }
         }
         let paths: Vec<Path> = match targets {
-            [target] => vec![self.path(target)],
-            _ => targets.par_iter().map(|target| self.path(target)).collect(),
+            [target] => vec![self.path(&self.start.parameters, target)],
+            _ => targets.par_iter().map(|target| self.path(&self.start.parameters, target)).collect(),
         };
-        let count = self.start.roots.len();
         let job = |k: usize| (&paths[k / count], self.start.roots[k % count].as_slice());
-        follow(&self.compiled, self.settings, paths.len() * count, job, deadline)
+        let roots = follow(&self.compiled, self.at_first(), paths.len() * count, job, deadline);
+        let mut solutions = roots.instances(count);
+        self.retry(&paths, &mut solutions, deadline);
+        solutions
     }
 
-    fn path(&self, target: &[Complex<f64>]) -> Path {
-        self.compiled.path(&self.start.parameters, target)
+    fn path(&self, from: &[Complex<f64>], to: &[Complex<f64>]) -> Path {
+        self.compiled.path(from, to)
     }
 
-    /// Follows again, more carefully, tracks that met and tracks that were given up.
-    fn retry(&self, targets: &[&[Complex<f64>]], solutions: &mut [Solution], deadline: Option<Instant>) {
-        // Few instances need their paths here.
-        let paths: Vec<OnceLock<Path>> = targets.iter().map(|_| OnceLock::new()).collect();
-        let path = |i: usize| paths[i].get_or_init(|| self.path(targets[i]));
-        for level in 1..=RETRIES {
-            let doubtful = |solution: &Solution| {
-                let mut doubtful = self.duplicates(&solution.roots, true);
-                let given_up = |r: &Root| matches!(r.status, TrackStatus::MinStep | TrackStatus::Budget);
-                doubtful.extend((0..solution.roots.len()).filter(|&k| given_up(&solution.roots[k])));
-                doubtful
-            };
-            let doubtful: Vec<Vec<usize>> = match &*solutions {
-                [solution] => vec![doubtful(solution)],
-                all => all.par_iter().map(doubtful).collect(),
-            };
-            let again: Vec<(usize, usize)> =
-                doubtful.iter().enumerate().flat_map(|(i, list)| list.iter().map(move |k| (i, *k))).collect();
-            if again.is_empty() {
+    /// How carefully tracks are followed at first.
+    fn at_first(&self) -> Settings {
+        Settings { max_steps: self.settings.max_steps.div_ceil(AT_FIRST), ..self.settings }
+    }
+
+    /// How carefully they are followed after that.
+    fn careful(&self) -> Settings {
+        Settings { max_steps: self.settings.max_steps, ..self.settings.tighter(TIGHTER) }
+    }
+
+    /// Follows again, more carefully, tracks that met and tracks that found nothing.
+    fn retry(&self, paths: &[Path], solutions: &mut [Solution], deadline: Option<Instant>) {
+        let doubtful = |solution: &Solution| {
+            let mut doubtful = self.meetings(&solution.roots, true);
+            let outcomes = solution.roots.outcomes().iter().enumerate();
+            doubtful.extend(outcomes.filter(|(_, o)| is_doubtful(o.status)).map(|(k, _)| k));
+            doubtful
+        };
+        let doubtful: Vec<Vec<usize>> = match &*solutions {
+            [solution] => vec![doubtful(solution)],
+            all => all.par_iter().map(doubtful).collect(),
+        };
+        let again: Vec<(usize, usize)> =
+            doubtful.iter().enumerate().flat_map(|(i, list)| list.iter().map(move |k| (i, *k))).collect();
+        if again.is_empty() {
+            return;
+        }
+        let job = |k: usize| (&paths[again[k].0], self.start.roots[again[k].1].as_slice());
+        let roots = follow(&self.compiled, self.careful(), again.len(), job, deadline);
+        for (root, &(i, k)) in roots.iter().zip(&again) {
+            solutions[i].roots.improve(k, root);
+        }
+        solutions.par_iter_mut().for_each(|solution| {
+            for k in self.meetings(&solution.roots, false) {
+                solution.roots.set_status(k, TrackStatus::Duplicate);
+            }
+        });
+    }
+
+    /// Follows tracks around the straight way, first those that found nothing on it, then all of their
+    /// instance; roots that were missing take the place of tracks that found none.
+    fn detours(&self, targets: &[&[Complex<f64>]], solutions: &mut [Solution], deadline: Option<Instant>) {
+        for (whole, sides) in [(false, &SIDES[..]), (true, &SIDES[..1])] {
+            let unresolved = |s: &Solution| s.roots.outcomes().iter().any(|o| is_unresolved(o.status));
+            let mut wanting: Vec<(&[Complex<f64>], &mut Solution)> =
+                targets.iter().copied().zip(&mut *solutions).filter(|(_, s)| unresolved(s)).collect();
+            if wanting.is_empty() || deadline.is_some_and(|end| Instant::now() >= end) {
                 return;
             }
-            let settings = self.settings.tighter(20f64.powi(level));
-            let job = |k: usize| (path(again[k].0), self.start.roots[again[k].1].as_slice());
-            let roots = follow(&self.compiled, settings, again.len(), job, deadline);
-            for (mut root, &(i, k)) in roots.into_iter().zip(&again) {
-                root.steps += solutions[i].roots[k].steps;
-                solutions[i].roots[k] = root;
+            let start = &self.start.parameters;
+            let (mut ways, mut jobs, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
+            for (target, solution) in &wanting {
+                let first = jobs.len();
+                for side in sides {
+                    let by = Complex::new(0.5, *side);
+                    let middle = start.iter().zip(*target).map(|(a, b)| a + (b - a) * by).collect();
+                    let outcomes = solution.roots.outcomes().iter().enumerate();
+                    let tracks = outcomes.filter(|(_, o)| whole || is_unresolved(o.status));
+                    jobs.extend(tracks.map(|(k, _)| (ways.len(), k)));
+                    ways.push(Bent { middle, target });
+                }
+                ranges.push(first..jobs.len());
+            }
+            let ends = self.around(&ways, &jobs, deadline);
+            let fill = |((_, solution), range): (&mut (_, &mut Solution), &std::ops::Range<usize>)| {
+                self.fill(solution, range.clone().map(|k| ends.at(k)));
+            };
+            wanting.par_iter_mut().zip(&ranges).for_each(fill);
+        }
+    }
+
+    /// Follows tracks, each given by its way and its number in the start set, by the middle to the
+    /// target.
+    fn around(&self, ways: &[Bent], jobs: &[(usize, usize)], deadline: Option<Instant>) -> Roots {
+        let settings = self.careful();
+        #[cfg(feature = "cuda")]
+        if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
+            match tracker.around(settings, ways, jobs, left(deadline)) {
+                Ok(roots) => return roots,
+                Err(why) => log::error!("the GPU failed, tracks are followed on the CPU: {why}"),
             }
         }
-        let judge = |(i, solution): (usize, &mut Solution)| {
-            for k in self.duplicates(&solution.roots, true) {
-                if self.is_multiple(path(i), &solution.roots[k].point) {
-                    solution.roots[k].status = TrackStatus::Singular;
-                }
-            }
-            for k in self.duplicates(&solution.roots, false) {
-                solution.roots[k].status = TrackStatus::Duplicate;
-            }
-        };
-        solutions.par_iter_mut().enumerate().for_each(judge);
+        let first: Vec<Path> =
+            ways.par_iter().map(|way| self.path(&self.start.parameters, &way.middle)).collect();
+        let job = |k: usize| (&first[jobs[k].0], self.start.roots[jobs[k].1].as_slice());
+        let mut roots = follow(&self.compiled, settings, jobs.len(), job, deadline);
+        let second: Vec<Path> = ways.par_iter().map(|way| self.path(&way.middle, way.target)).collect();
+        let there: Vec<usize> = (0..jobs.len()).filter(|&k| roots.at(k).ok()).collect();
+        let job = |k: usize| (&second[jobs[there[k]].0], roots.at(there[k]).point);
+        let ends = follow(&self.compiled, settings, there.len(), job, deadline);
+        for (end, k) in ends.iter().zip(there) {
+            roots.replace(k, end);
+        }
+        roots
     }
 
-    /// Newton's method comes back to the point from a little beside it, but slowly.
-    fn is_multiple(&self, path: &Path, root: &[Complex<f64>]) -> bool {
-        let beside: Vec<_> =
-            root.iter().zip(1..).map(|(x, i)| x + (x.re.abs() + 0.01) * 1e-5 / f64::from(i)).collect();
-        let polished = Tracker::new(&self.compiled, self.settings).polish(&[(path, &beside)]);
-        polished.iter().all(|p| p.slow >= SLOW)
-    }
-
-    /// Follows all tracks around the straight way, and puts roots that were missing in the place of
-    /// tracks that found none.
-    fn detour(&self, target: &[Complex<f64>], turn: u32, solution: &mut Solution, deadline: Option<Instant>) {
-        let sign = if turn % 2 == 0 { 1.0 } else { -1.0 };
-        let by = Complex::new(0.5, sign * (0.6 + 0.3 * f64::from(turn)));
-        let middle: Vec<_> =
-            self.start.parameters.iter().zip(target).map(|(a, b)| a + (b - a) * by).collect();
-        let settings = self.settings.tighter(20.0);
-        let first = self.compiled.path(&self.start.parameters, &middle);
-        let second = self.compiled.path(&middle, target);
-        let job = |k: usize| (&first, self.start.roots[k].as_slice());
-        let half = follow(&self.compiled, settings, self.start.roots.len(), job, deadline);
-        let half: Vec<&Root> = half.iter().filter(|r| r.ok()).collect();
-        let job = |k: usize| (&second, half[k].point.as_slice());
-        let ends = follow(&self.compiled, settings, half.len(), job, deadline);
+    /// Puts those of `ends` that are new in the place of tracks that found nothing.
+    fn fill<'r>(&self, solution: &mut Solution, ends: impl Iterator<Item = Root<'r>>) {
         let mut known = Distinct::new(&self.system);
         solution.found().for_each(|r| {
-            known.insert(&r.point);
+            known.insert(r.point);
         });
-        let mut new = ends.into_iter().filter(|r| r.ok() && known.insert(&r.point));
-        for root in solution.roots.iter_mut().filter(|r| is_unresolved(r.status)) {
-            match new.next() {
-                Some(found) => *root = Root { steps: root.steps + found.steps, ..found },
-                None => break,
+        let mut new = ends.filter(|r| r.ok() && known.insert(r.point));
+        for k in 0..solution.roots.len() {
+            if is_unresolved(solution.roots.at(k).status) {
+                match new.next() {
+                    Some(found) => solution.roots.replace(k, found),
+                    None => break,
+                }
             }
         }
     }
 
     /// Tracks that came to a root which an earlier one has; with `both` the earlier one as well.
-    fn duplicates(&self, roots: &[Root], both: bool) -> Vec<usize> {
+    fn meetings(&self, roots: &Roots, both: bool) -> Vec<usize> {
         let mut known = Distinct::new(&self.system);
         let mut owners = Vec::new();
         let mut found = Vec::new();
         for (k, root) in roots.iter().enumerate().filter(|(_, r)| r.ok()) {
-            match known.find(&root.point) {
+            match known.find(root.point) {
                 Some(i) => {
                     found.push(k);
                     if both {
@@ -326,7 +321,7 @@ impl Solver {
                     }
                 }
                 None => {
-                    known.insert(&root.point);
+                    known.insert(root.point);
                     owners.push(k);
                 }
             }
@@ -337,133 +332,16 @@ impl Solver {
     }
 }
 
-const NAN: Complex<f64> = Complex::new(f64::NAN, f64::NAN);
-
-/// Roots of which no two are the same or images of each other.
-pub struct Distinct<'a> {
-    system: &'a System,
-    /// A key of each image and its root, by key.
-    keys: std::collections::BTreeMap<(u64, usize), usize>,
-    images: Vec<Vec<Complex<f64>>>,
-    /// How many roots there are.
-    count: usize,
+/// A way by a middle to a target.
+pub(super) struct Bent<'a> {
+    /// Parameters in the middle.
+    pub middle: Vec<Complex<f64>>,
+    /// Parameters at the end.
+    pub target: &'a [Complex<f64>],
 }
 
-impl<'a> Distinct<'a> {
-    /// None yet.
-    pub fn new(system: &'a System) -> Self {
-        Self { system, keys: Default::default(), images: Vec::new(), count: 0 }
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// A number that is nearly the same for roots that are, and how much "nearly" is.
-    fn key(point: &[Complex<f64>]) -> (f64, f64) {
-        let (mut key, mut size, mut weight) = (0.0, 1e-300, 0.618);
-        for x in point {
-            key += x.re * weight + x.im * (1.1 - weight);
-            size += x.re.abs() + x.im.abs();
-            weight = (weight + 0.618) % 1.0;
-        }
-        (key, 2.0 * SAME * (size + 0.01 * size.min(1.0)))
-    }
-
-    /// Bits in the order of the numbers.
-    fn ordered(key: f64) -> u64 {
-        let bits = key.to_bits();
-        if bits >> 63 == 1 {
-            !bits
-        } else {
-            bits | 1 << 63
-        }
-    }
-
-    /// Which root it is, in the order in which they were inserted.
-    pub fn find(&self, point: &[Complex<f64>]) -> Option<usize> {
-        let (key, width) = Self::key(point);
-        let range = (Self::ordered(key - width), 0)..(Self::ordered(key + width), usize::MAX);
-        let mut near = self.keys.range(range).filter(|((_, i), _)| distance(&self.images[*i], point) < SAME);
-        near.next().map(|(_, root)| *root)
-    }
-
-    /// Inserts a root unless it is there; true if it was not.
-    pub fn insert(&mut self, point: &[Complex<f64>]) -> bool {
-        if self.find(point).is_some() {
-            return false;
-        }
-        for image in self.system.orbit(point) {
-            self.keys.insert((Self::ordered(Self::key(&image).0), self.images.len()), self.count);
-            self.images.push(image);
-        }
-        self.count += 1;
-        true
-    }
-}
-
-/// Follows `count` tracks on all threads and polishes what comes to the end; in the order of the jobs.
-pub fn follow<'p>(
-    compiled: &Compiled,
-    settings: Settings,
-    count: usize,
-    job: impl Fn(usize) -> (&'p Path, &'p [Complex<f64>]) + Sync,
-    deadline: Option<Instant>,
-) -> Vec<Root> {
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut tracker = Tracker::new(compiled, settings);
-        let mut ends: Vec<End> = Vec::new();
-        let take = || {
-            let id = next.fetch_add(1, Ordering::Relaxed);
-            (id < count).then(|| {
-                let (path, start) = job(id);
-                Assignment { id, path, start }
-            })
-        };
-        tracker.run(deadline, take, |end| ends.push(end));
-        finish(&mut tracker, &job, ends)
-    };
-    let threads = if count <= WIDTH { 1 } else { rayon::current_num_threads().min(count.div_ceil(WIDTH)) };
-    let mut all: Vec<Option<Root>> = vec![None; count];
-    let mut place = |list: Vec<(usize, Root)>| list.into_iter().for_each(|(id, root)| all[id] = Some(root));
-    if threads == 1 {
-        place(worker());
-    } else {
-        let lists = rayon::broadcast(|_| worker());
-        lists.into_iter().for_each(place);
-    }
-    // Every job was taken by a worker, and a worker ends all that it takes.
-    let missing = || Root::failed(TrackStatus::Budget, vec![NAN; compiled.unknowns], 0);
-    all.into_iter().map(|root| root.unwrap_or_else(missing)).collect()
-}
-
-/// Polishes the tracks that came to the end.
-fn finish<'p>(
-    tracker: &mut Tracker,
-    job: &impl Fn(usize) -> (&'p Path, &'p [Complex<f64>]),
-    ends: Vec<End>,
-) -> Vec<(usize, Root)> {
-    let (arrived, lost): (Vec<End>, Vec<End>) = ends.into_iter().partition(|e| e.status == TrackStatus::Ok);
-    let mut roots: Vec<(usize, Root)> =
-        lost.into_iter().map(|e| (e.id, Root::failed(e.status, e.point, e.steps))).collect();
-    for group in arrived.chunks(WIDTH) {
-        let points: Vec<_> = group.iter().map(|e| (job(e.id).0, e.point.as_slice())).collect();
-        for (end, polished) in group.iter().zip(tracker.polish(&points)) {
-            let regular = polished.residual < RESIDUAL
-                && polished.error < ERROR
-                && polished.moved < MOVED
-                && polished.condition < CONDITION;
-            roots.push(match regular {
-                true => {
-                    let (residual, condition) = (polished.residual, polished.condition);
-                    let status = TrackStatus::Ok;
-                    (end.id, Root { status, point: polished.point, residual, condition, steps: end.steps })
-                }
-                false => (end.id, Root::failed(TrackStatus::Singular, end.point.clone(), end.steps)),
-            });
-        }
-    }
-    roots
+/// The time that is left.
+#[cfg(feature = "cuda")]
+fn left(deadline: Option<Instant>) -> Option<std::time::Duration> {
+    deadline.map(|end| end.saturating_duration_since(Instant::now()))
 }

@@ -1,7 +1,8 @@
 //! Start sets: parameters and the roots they have.
 
+use super::distinct::Distinct;
+use super::follow::follow;
 use super::program::Compiled;
-use super::solver::{follow, Distinct};
 use super::system::System;
 use super::track::Settings;
 use nalgebra::Complex;
@@ -45,6 +46,9 @@ pub enum StartError {
     /// No point with a regular root was found.
     #[error("no parameters with a regular root were found from {0} random beginnings")]
     NoSeed(usize),
+    /// Parameters that are no numbers.
+    #[error("the parameters are not finite")]
+    NotFinite,
     /// Monodromy needs something to vary.
     #[error("the system has no parameters, and its terms are too many to make them so")]
     NoParameters,
@@ -57,11 +61,14 @@ pub struct StartSet {
     pub parameters: Vec<Complex<f64>>,
     /// Their roots.
     pub roots: Vec<Vec<Complex<f64>>>,
+    /// How the parameters were chosen, for people; empty if they are as drawn.
+    pub note: String,
 }
 
 impl StartSet {
     /// As bytes: magic, fingerprint of the equations, three counts (u32), parameters in double and
-    /// roots in single precision, all little-endian.
+    /// roots in single precision, all little-endian; then, unless it is empty, length (u32) and bytes of
+    /// the note.
     pub fn to_bytes(&self, system: &System) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(system.fingerprint().to_le_bytes());
@@ -77,6 +84,10 @@ impl StartSet {
             bytes.extend((value.re as f32).to_le_bytes());
             bytes.extend((value.im as f32).to_le_bytes());
         }
+        if !self.note.is_empty() {
+            bytes.extend((self.note.len() as u32).to_le_bytes());
+            bytes.extend(self.note.as_bytes());
+        }
         bytes
     }
 
@@ -88,7 +99,8 @@ impl StartSet {
         }
         let mut count = || Ok(u32::from_le_bytes(take(&mut rest)?) as usize);
         let (p, n, roots) = (count()?, count()?, count()?);
-        if (n, p) != system.size() || rest.len() as u128 != 16 * p as u128 + 8 * n as u128 * roots as u128 {
+        let numbers = 16 * p as u128 + 8 * n as u128 * roots as u128;
+        if (n, p) != system.size() || (rest.len() as u128) < numbers {
             return Err(StartError::Format);
         }
         let mut double = || Ok(f64::from_le_bytes(take(&mut rest)?));
@@ -97,7 +109,12 @@ impl StartSet {
         let mut root =
             || (0..n).map(|_| Ok(Complex::new(single()?, single()?))).collect::<Result<Vec<_>, _>>();
         let roots = (0..roots).map(|_| root()).collect::<Result<_, StartError>>()?;
-        Self { parameters, roots }.checked(system)
+        let length = if rest.is_empty() { 0 } else { u32::from_le_bytes(take(&mut rest)?) as usize };
+        if rest.len() != length {
+            return Err(StartError::Format);
+        }
+        let note = std::str::from_utf8(rest).map_err(|_| StartError::Format)?.to_owned();
+        Self { parameters, roots, note }.checked(system)
     }
 
     /// Polishes the roots, refuses the set if one is no regular root, and keeps one of those that
@@ -121,8 +138,8 @@ impl StartSet {
         if bad > 0 || polished.is_empty() {
             return Err(StartError::Bad { bad, all: polished.len() });
         }
-        let roots = polished.into_iter().map(|r| r.point).filter(|r| distinct.insert(r)).collect();
-        Ok(Self { parameters: self.parameters, roots })
+        let roots = polished.iter().map(|r| r.point.to_vec()).filter(|r| distinct.insert(r)).collect();
+        Ok(Self { roots, ..self })
     }
 
     /// The start by the degrees of the equations, for a system whose parameters are given: a family
@@ -136,6 +153,9 @@ impl StartSet {
         let paths = system.bezout();
         if paths > MAX_PATHS {
             return Err(StartError::TooManyPaths(paths));
+        }
+        if values.iter().any(|v| !(v.re.is_finite() && v.im.is_finite())) {
+            return Err(StartError::NotFinite);
         }
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let (family, sizes) = system.blended(values);
@@ -156,7 +176,7 @@ impl StartSet {
             };
             roots = roots.iter().flat_map(extended).collect();
         }
-        Ok((family, Self { parameters, roots }))
+        Ok((family, Self { parameters, roots, note: String::new() }))
     }
 }
 

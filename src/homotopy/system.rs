@@ -32,6 +32,8 @@ pub const MAX_DEGREE: u32 = 40;
 pub const MAX_PARAMETER_DEGREE: u32 = 24;
 /// Longer forms than this are not read, bytes.
 pub const MAX_BYTES: usize = 4 << 20;
+/// More images of a root are not looked for.
+pub const MOST_IMAGES: usize = 64;
 /// An expanded form longer than this is not used, terms.
 const MAX_TERMS: usize = 5_000;
 
@@ -76,6 +78,9 @@ pub enum SystemError {
     /// An equation without unknowns.
     #[error("equation {0} has no unknown in it")]
     Constant(usize),
+    /// A number of a form that is none, or too large.
+    #[error("{0}: a number that is not finite")]
+    NotFinite(String),
     /// Values for some parameters only.
     #[error("no value for parameter `{0}`")]
     NoValue(String),
@@ -212,6 +217,14 @@ impl System {
 
     fn with_degrees(mut self) -> Result<Self, SystemError> {
         let n = self.unknowns.len() as u32;
+        for (id, i) in self.equations.iter().zip(1..) {
+            let needed = self.graph.needed(std::slice::from_ref(id));
+            let mut values =
+                self.graph.nodes().iter().zip(needed).filter(|(_, n)| *n).filter_map(|(n, _)| n.value());
+            if values.any(|v| !(v.re.is_finite() && v.im.is_finite())) {
+                return Err(SystemError::NotFinite(format!("equation {i}")));
+            }
+        }
         let bound = |which: &dyn Fn(u32) -> bool| degree_bounds(&self.graph, which);
         let (unknown, parameter) = (bound(&|s| s < n), bound(&|s| s >= n));
         let expanded = self.expanded();
@@ -348,10 +361,9 @@ impl System {
 
     /// The images of a root under all symmetries and what they generate, the root first.
     pub fn orbit(&self, root: &[Complex<f64>]) -> Vec<Vec<Complex<f64>>> {
-        const MOST: usize = 64;
         let mut orbit = vec![root.to_vec()];
         let mut next = 0;
-        while next < orbit.len() && orbit.len() < MOST {
+        while next < orbit.len() && orbit.len() < MOST_IMAGES {
             for images in &self.symmetries {
                 let image = self.graph.evaluate(images, &orbit[next]);
                 let new = image.iter().all(|v| v.re.is_finite() && v.im.is_finite())
@@ -432,10 +444,16 @@ fn values(
     if given.is_empty() && !parameters.is_empty() {
         return Ok(None);
     }
-    let value = |name: &String| match given.get(name) {
-        Some(Number::Real(v)) => Ok(Complex::new(*v, 0.0)),
-        Some(Number::Complex([re, im])) => Ok(Complex::new(*re, *im)),
-        None => Err(SystemError::NoValue(name.clone())),
+    let value = |name: &String| {
+        let [re, im] = match given.get(name) {
+            Some(Number::Real(v)) => [*v, 0.0],
+            Some(Number::Complex(v)) => *v,
+            None => return Err(SystemError::NoValue(name.clone())),
+        };
+        match re.is_finite() && im.is_finite() {
+            true => Ok(Complex::new(re, im)),
+            false => Err(SystemError::NotFinite(format!("values: {name}"))),
+        }
     };
     parameters.iter().map(value).collect::<Result<_, _>>().map(Some)
 }
@@ -530,6 +548,11 @@ mod tests {
             ),
             ("unknowns: [x]\nparameters: [a1..a9999]\nequations: [x]\n", "names in a range: 9998"),
             ("unknowns: [x1..x65]\nequations: [x1]\n", "unknowns: 65, the limit is 64"),
+            ("unknowns: [x]\nequations: [x - 1e308*1e308]\n", "equation 1: a number that is not finite"),
+            (
+                "unknowns: [x]\nparameters: [a]\nequations: [a*x]\nvalues: {a: .nan}\n",
+                "values: a: a number that is",
+            ),
             ("unknowns: x\nequations: [x]\n", "cannot be read"),
             ("unknowns: [x]\nequations: [x]\nstart: 3\n", "unknown field `start`"),
             ("unknowns: [x]\ndefine: {y: x*(x}\nequations: [y]\n", "(define y): this `(` is not closed"),

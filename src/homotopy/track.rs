@@ -1,7 +1,7 @@
 //! Follows roots along a path of parameters, from `t = 0` to `t = 1`.
 //!
 //! A step predicts by the polynomial through the last three points and their rates of change
-//! (degree 5, error of order 6), corrects twice with one factorisation of the Jacobian, and is
+//! (degree 5, error of order 6), corrects three times with one factorisation of the Jacobian, and is
 //! accepted if the prediction was good to `tolerance` and the second correction is much smaller
 //! than the first. The size of the first correction is the error of the prediction; it decides the
 //! length of the next step. Tracks do not influence each other: what comes out of one is the same
@@ -9,6 +9,7 @@
 
 use super::pack::{Reals, WIDTH};
 use super::program::{Compiled, Path};
+use super::system::SMALL;
 use super::work::{attempt, newton, Found, Step, Work, HISTORY};
 use crate::status::TrackStatus;
 use nalgebra::Complex;
@@ -29,29 +30,33 @@ pub struct Settings {
     pub infinity: f64,
     /// Closer to the end than this, a track that cannot step there ends in a singular root.
     pub end_zone: f64,
+    /// A root that is reached by a shorter step may be a multiple one.
+    pub brief: f64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            tolerance: 1e-3,
-            contraction: 0.02,
+            tolerance: 2e-2,
+            contraction: 0.04,
             max_steps: 2000,
             min_step: 1e-14,
             infinity: 1e30,
             end_zone: 1e-12,
+            brief: 1e-6,
         }
     }
 }
 
 impl Settings {
-    /// More careful by a factor.
+    /// More careful by a factor; every root is taken for one that may be multiple.
     pub fn tighter(&self, factor: f64) -> Self {
         let settings = *self;
         Self {
             tolerance: settings.tolerance / factor,
             contraction: settings.contraction / factor.sqrt(),
             max_steps: settings.max_steps * 2,
+            brief: 2.0,
             ..settings
         }
     }
@@ -81,6 +86,8 @@ pub struct End {
     pub steps: u32,
     /// How far it came.
     pub t: f64,
+    /// Length of the last step that was made.
+    pub step: f64,
 }
 
 /// A root that was polished at the end of its path.
@@ -114,8 +121,9 @@ struct Lane {
     /// Where the next step goes.
     target: f64,
     steps: u32,
-    /// Steps in a row in which it grew towards the end as a path to infinity does.
-    growing: u32,
+    /// Since when it grows towards the end as a path to infinity does: what was left then, or zero, and
+    /// how fast it grew.
+    growing: (f64, f64),
     /// A correction of this size may be rounding errors.
     rounding: f64,
     /// The first correction of an attempt that failed just before, and the longest of these attempts.
@@ -191,7 +199,7 @@ impl<'a> Tracker<'a> {
         self.lanes[l].busy = false;
         let Lane { id, times, steps, .. } = self.lanes[l];
         let point = self.work.points[0].iter().map(|x| x.get(l)).collect();
-        End { id, status, point, steps, t: times[0] }
+        End { id, status, point, steps, t: times[0], step: times[0] - times[1] }
     }
 
     /// Where each track goes next, and the weights of its prediction.
@@ -230,7 +238,7 @@ impl<'a> Tracker<'a> {
     fn is_good(&self, l: usize, found: &Found) -> bool {
         let (first, second) = (found.first[l], found.second[l]);
         let contracts = second <= self.settings.contraction * first || second <= self.lanes[l].rounding;
-        let limit = if self.lanes[l].known == 0 { 1e-3 } else { 4.0 * self.settings.tolerance };
+        let limit = if self.lanes[l].known == 0 { 1e-3 } else { 8.0 * self.settings.tolerance };
         first <= limit && contracts && found.size[l] < f64::INFINITY
     }
 
@@ -287,10 +295,19 @@ impl<'a> Tracker<'a> {
         // The order goes up while the history fills; what the error will be is not known then.
         lane.step =
             if full { bounded(wanted, 0.1 * made, 2.0 * made) } else { bounded(wanted, made, 4.0 * made) };
-        let grows = left < 1e3 * settings.end_zone && growth > GROWTH && found.size[l] > 1e4;
-        lane.growing = if grows { lane.growing + 1 } else { 0 };
-        if found.size[l] > settings.infinity || lane.growing > 4 {
+        if found.size[l] > settings.infinity {
             return Some(TrackStatus::Diverged);
+        }
+        let grows = left < 1e3 * settings.end_zone && growth > GROWTH && found.size[l] > 1e4;
+        let (since, grew) = lane.growing;
+        if !grows {
+            lane.growing = (0.0, 0.0);
+        } else if since == 0.0 || left < since / FAR {
+            // A path to a large root grows ever more slowly.
+            if since > 0.0 && growth > STEADY * grew {
+                return Some(TrackStatus::Diverged);
+            }
+            lane.growing = (left, growth);
         }
         if left < settings.end_zone && lane.step < left {
             return Some(if growth > GROWTH { TrackStatus::Diverged } else { TrackStatus::Singular });
@@ -362,11 +379,50 @@ impl<'a> Tracker<'a> {
         best.into_iter().enumerate().map(|(l, b)| b.unwrap_or_else(|| failed(l))).collect()
     }
 
+    /// The polished end of a path is a root, known well, and no multiple one.
+    pub fn is_regular(&mut self, path: &Path, end: &End, root: &Polished) -> bool {
+        let crawled = root.slow >= SLOW && root.error > 16.0 * f64::EPSILON * root.condition;
+        root.residual < RESIDUAL
+            && root.error < ERROR
+            && root.moved < MOVED
+            && root.condition < CONDITION
+            && !crawled
+            && ((root.condition < DOUBTFUL && end.step > self.settings.brief)
+                || !self.is_multiple(path, &root.point))
+    }
+
+    /// Newton's method comes back to the point from a little beside it, but slowly.
+    fn is_multiple(&mut self, path: &Path, root: &[Complex<f64>]) -> bool {
+        let size = root.iter().map(|x| x.norm_sqr()).fold(0.0, f64::max).sqrt();
+        let floor = (0.01 * size.min(1.0)).max(SMALL);
+        let beside: Vec<_> = root
+            .iter()
+            .zip(1..)
+            .map(|(x, i)| x + x.norm_sqr().sqrt().max(floor) * BESIDE / f64::from(i))
+            .collect();
+        self.polish(&[(path, &beside)]).iter().all(|p| p.slow >= SLOW)
+    }
+
     fn point(&self, l: usize) -> Vec<Complex<f64>> {
         self.work.point.iter().map(|x| x.get(l)).collect()
     }
 }
 
+/// A root is polished when its equations are this small relative to their terms.
+const RESIDUAL: f64 = 1e-10;
+/// A root is known to this.
+const ERROR: f64 = 1e-7;
+/// Polishing that moves a root further than this has left it.
+const MOVED: f64 = 1e-3;
+/// Relative errors of the equations may grow so much in a regular root.
+const CONDITION: f64 = 1e12;
+/// Beyond this a root may be a multiple one: known to 1e-7, that has such a condition.
+const DOUBTFUL: f64 = 1e7;
+/// How far beside a root Newton's method is tried, relative to its coordinates: as far as different
+/// roots are apart.
+const BESIDE: f64 = 1e-6;
+/// So many slow corrections in a row are those of a multiple root.
+const SLOW: u32 = 4;
 /// A correction of this size may be rounding errors, which do not contract.
 const ROUNDING: f64 = 1e-8;
 /// The most that they are taken to be where they are measured: paths come through places where the
@@ -378,8 +434,12 @@ const NEAR_END: f64 = 1e-4;
 const STILL: f64 = 1e-13;
 /// A coordinate that grows as `(1 - t)` to the power of minus this, or faster, goes to infinity.
 const GROWTH: f64 = 0.05;
+/// It grows no more slowly than by this factor when what is left has become smaller by the next one.
+const STEADY: f64 = 0.9;
+/// See `STEADY`.
+const FAR: f64 = 30.0;
 /// Length of the first step.
-const FIRST_STEP: f64 = 1e-3;
+const FIRST_STEP: f64 = 1e-2;
 
 /// Within bounds; what is not a number is the lower one.
 fn bounded(value: f64, low: f64, high: f64) -> f64 {
@@ -391,17 +451,13 @@ fn bounded(value: f64, low: f64, high: f64) -> f64 {
 }
 
 impl Lane {
-    /// The length at which the error would be 0.5 if a step of length `made` had `error`.
+    /// The length at which the error would be 0.5 if a step of length `made` had `error`. The error
+    /// goes with the square of the product of the distances to all points, and that, for lengths
+    /// near this one, with a power of the length.
     fn length(&self, error: f64, made: f64) -> f64 {
-        let back = |h: f64| self.times[..self.known].iter().map(|t| h + self.times[0] - t).product::<f64>();
-        let order = self.known as f64;
-        // The error goes with the square of `back`.
-        let wanted = back(made) * (0.5 / error.max(1e-9)).sqrt();
-        let mut length = made;
-        for _ in 0..6 {
-            length *= libm::pow(wanted / back(length), 1.0 / order);
-        }
-        length
+        let distances = self.times[..self.known].iter().map(|t| made + self.times[0] - t);
+        let power: f64 = distances.map(|d| made / d).sum();
+        made * libm::pow(0.5 / error.max(1e-9), 0.5 / power)
     }
 }
 

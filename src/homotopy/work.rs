@@ -9,6 +9,11 @@ use nalgebra::Complex;
 
 /// How many points of a path the predictor looks back to.
 pub const HISTORY: usize = 3;
+/// Corrections after the first one, with the same factors. One is enough to judge the step; the
+/// predictor multiplies the errors that are left, so that another makes longer steps.
+const CORRECTIONS: usize = 2;
+/// A correction so small needs no other.
+const EXACT: f64 = 3e-6;
 
 /// Buffers of a thread.
 pub(super) struct Work {
@@ -127,17 +132,24 @@ impl Work {
     }
 }
 
-/// The largest of `values`, relative to the coordinates of `point` (as [`super::system::distance`]),
-/// and the largest coordinate. What is not a number counts as infinite.
+/// The largest coordinate, squared.
 #[inline(always)]
-fn relative(values: &[Pack], point: &[Pack]) -> (Reals, Reals) {
+fn largest(point: &[Pack]) -> Reals {
     let mut size = [0.0; WIDTH];
     for x in point {
         let norm = x.norm_sqr();
         for l in 0..WIDTH {
-            size[l] = if norm[l] > size[l] { norm[l] } else { size[l] };
+            // What is not a number stays.
+            size[l] = if norm[l] <= size[l] { size[l] } else { norm[l] };
         }
     }
+    size
+}
+
+/// The largest of `values`, relative to the coordinates of `point` (as [`super::system::distance`]);
+/// `size`: the largest coordinate, squared. What is not a number counts as infinite.
+#[inline(always)]
+fn relative(values: &[Pack], point: &[Pack], size: Reals) -> Reals {
     let mut floor = [0.0; WIDTH];
     for l in 0..WIDTH {
         floor[l] = (1e-4 * size[l].min(1.0)).max(SMALL * SMALL);
@@ -150,11 +162,7 @@ fn relative(values: &[Pack], point: &[Pack]) -> (Reals, Reals) {
             most[l] = if ratio <= most[l] { most[l] } else { ratio };
         }
     }
-    for l in 0..WIDTH {
-        most[l] = if most[l].is_nan() { f64::INFINITY } else { most[l].sqrt() };
-        size[l] = size[l].sqrt();
-    }
-    (most, size)
+    most.map(|square| if square.is_nan() { f64::INFINITY } else { square.sqrt() })
 }
 
 /// Runs the Jacobian program and leaves its matrix factored and H in `correction`.
@@ -173,8 +181,8 @@ fn linearise(work: &mut Work, compiled: &Compiled) {
     work.matrix.factor();
 }
 
-/// Predicts, and corrects twice with one factorisation: by Newton at the predicted point, then at
-/// the point this gives with the factors at hand, where the rate of change is corrected as well.
+/// Predicts, and corrects with one factorisation: by Newton at the predicted point, then, with the
+/// factors at hand, at the points this gives, where the rate of change is corrected as well.
 #[multiversion(targets("x86_64+avx2"))]
 pub(super) fn attempt(work: &mut Work, compiled: &Compiled, step: &Step) -> Found {
     let (n, c) = (work.n, work.c);
@@ -205,25 +213,39 @@ pub(super) fn attempt(work: &mut Work, compiled: &Compiled, step: &Step) -> Foun
     }
     linearise(work, compiled);
     work.matrix.solve(&mut work.correction);
-    let (first, _) = relative(&work.correction, &work.point);
-    for i in 0..n {
-        work.point[i] = work.point[i] - work.correction[i];
-        work.tangent[i] = work.point[i];
-        work.tangent[n + i] = work.rate[i];
+    let size = largest(&work.points[0]);
+    let first = relative(&work.correction, &work.point, size);
+    for (x, correction) in work.point.iter_mut().zip(&work.correction) {
+        *x = *x - *correction;
     }
-    compiled.tangent.run(&mut work.tangent);
-    for i in 0..n {
-        work.correction[i] = work.tangent[compiled.tangent.outputs[i] as usize];
-        work.rate_error[i] = work.tangent[compiled.tangent.outputs[n + i] as usize];
+    let mut second = [0.0; WIDTH];
+    for i in 0..CORRECTIONS {
+        work.tangent[..n].copy_from_slice(&work.point);
+        work.tangent[n..2 * n].copy_from_slice(&work.rate);
+        compiled.tangent.run(&mut work.tangent);
+        for i in 0..n {
+            work.correction[i] = work.tangent[compiled.tangent.outputs[i] as usize];
+            work.rate_error[i] = work.tangent[compiled.tangent.outputs[n + i] as usize];
+        }
+        work.matrix.solve(&mut work.correction);
+        work.matrix.solve(&mut work.rate_error);
+        if i == 0 {
+            second = relative(&work.correction, &work.point, size);
+        }
+        let is_wanted: [bool; WIDTH] = std::array::from_fn(|l| i == 0 || second[l] >= EXACT);
+        for (to, by) in [(&mut work.point, &work.correction), (&mut work.rate, &work.rate_error)] {
+            for (x, change) in to.iter_mut().zip(by) {
+                for l in (0..WIDTH).filter(|l| is_wanted[*l]) {
+                    x.re[l] -= change.re[l];
+                    x.im[l] -= change.im[l];
+                }
+            }
+        }
+        if second.iter().all(|size| *size < EXACT) {
+            break;
+        }
     }
-    work.matrix.solve(&mut work.correction);
-    work.matrix.solve(&mut work.rate_error);
-    for i in 0..n {
-        work.point[i] = work.point[i] - work.correction[i];
-        work.rate[i] = work.rate[i] - work.rate_error[i];
-    }
-    let (second, size) = relative(&work.correction, &work.point);
-    Found { first, second, size }
+    Found { first, second, size: largest(&work.point).map(f64::sqrt) }
 }
 
 /// How good a point is as a root of the system at the end of its path.
@@ -244,16 +266,10 @@ pub(super) fn newton(work: &mut Work, compiled: &Compiled) -> Quality {
     work.jacobian[..n].copy_from_slice(&work.point);
     // Size of the terms of each equation: the sum of |dH/dx| |x|, never less than a little.
     compiled.jacobian.run(&mut work.jacobian);
-    let mut largest = [0.0f64; WIDTH];
-    for x in &work.point {
-        let norm = x.norm_sqr();
-        for l in 0..WIDTH {
-            largest[l] = if norm[l] > largest[l] { norm[l] } else { largest[l] };
-        }
-    }
+    let size = largest(&work.point);
     let mut floor = [0.0; WIDTH];
     for l in 0..WIDTH {
-        floor[l] = (0.01 * largest[l].sqrt().min(1.0)).max(SMALL);
+        floor[l] = (0.01 * size[l].sqrt().min(1.0)).max(SMALL);
     }
     for scale in &mut work.rate_error {
         *scale = Pack::ZERO;
@@ -283,12 +299,12 @@ pub(super) fn newton(work: &mut Work, compiled: &Compiled) -> Quality {
             *b = scale.scale(&[sign; WIDTH]);
         }
         work.matrix.solve(&mut work.rate);
-        let (growth, _) = relative(&work.rate, &work.point);
+        let growth = relative(&work.rate, &work.point, size);
         for l in 0..WIDTH {
             condition[l] = condition[l].max(growth[l]);
         }
     }
-    let (correction, _) = relative(&work.correction, &work.point);
+    let correction = relative(&work.correction, &work.point, size);
     for i in 0..n {
         work.point[i] = work.point[i] - work.correction[i];
     }

@@ -166,9 +166,11 @@ impl Draft {
             ("bounded_pool_size", Value::Int(log_uniform(rng, 64) as i64)),
             ("bounded_thread_candidates", Value::Int(self.per_pivot)),
         ];
-        let what = values.iter().fold(format!("{what}, N = {}", problem.len()), |what, (name, value)| {
-            format!("{what}, {name} = {value}")
-        });
+        let upright = if self.up.is_some() { ", upright" } else { "" };
+        let what =
+            values.iter().fold(format!("{what}, N = {}{upright}", problem.len()), |what, (name, value)| {
+                format!("{what}, {name} = {value}")
+            });
         let named = values.map(|(name, value)| (format!("registration.{name}"), value));
         let mut params = preset(false);
         params.set_all(named.iter().map(|(name, value)| (name.as_str(), value))).expect("valid parameters");

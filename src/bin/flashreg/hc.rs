@@ -1,23 +1,29 @@
 //! `flashreg hc`: all roots of systems of polynomial equations.
 
+use super::figure;
 #[cfg(feature = "cuda")]
 use super::hc_lu::BenchLu;
+use super::hc_start::Start;
 use super::say;
 use anyhow::{bail, Context};
 use clap::{Args, Subcommand};
-use flashreg::homotopy::monodromy::{monodromy, random_parameters, trace_test, Options, Progress, STRAIGHT};
-use flashreg::homotopy::problems::{all, find, Problem};
-use flashreg::homotopy::recall::{recall, Recall};
+use flashreg::geometry::{Pose, Vector};
+use flashreg::homotopy::monodromy::{monodromy, Options, Progress};
+use flashreg::homotopy::precision::Precision;
+use flashreg::homotopy::problems::{all, find, Geometry, Problem};
+use flashreg::homotopy::recall::{recall, Recall, SEEDS_APART};
 use flashreg::homotopy::{numbers, Backend, Settings, Solution, Solver, StartSet, System};
 use flashreg::status::TrackStatus;
 use indicatif::{ProgressBar, ProgressStyle};
-use nalgebra::Complex;
+use nalgebra::{Complex, Matrix3};
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A start by the degrees of the equations is chosen up to so many paths; beyond, monodromy.
-const FEW_PATHS: u128 = 4096;
+pub const FEW_PATHS: u128 = 4096;
+
+type Numbers = Vec<Complex<f64>>;
 
 #[derive(Args)]
 pub struct Hc {
@@ -31,10 +37,13 @@ enum Command {
     Solve(Solve),
     /// Solve random instances of problems of the library: time, and how many of the roots are found.
     Bench(Bench),
-    /// Make a start set by monodromy, check it, and test that it is complete.
+    /// Make a start set by monodromy, check it, test that it is complete, and move it to where tracks
+    /// to instances are short.
     Start(Start),
     /// Print the problems of the library.
     List,
+    /// Print random instances of a problem, one JSON object a line: what `bench` solves with this seed.
+    Instances(Instances),
     /// Measure the batched solution of small linear systems on the GPU beside cuBLAS.
     ///
     /// Both get the same matrices, fresh for every measurement, column by column, on the device; both
@@ -51,6 +60,10 @@ struct Solve {
     /// instance of the problem]
     #[arg(long, value_name = "FILE")]
     target: Option<PathBuf>,
+    /// What was measured, one number a line, in the order of the instances of a problem of the library:
+    /// the parameters are computed from it, and roots are followed by what they say about the scene
+    #[arg(long, value_name = "FILE", conflicts_with = "target")]
+    measured: Option<PathBuf>,
     /// A start set that `flashreg hc start` wrote
     #[arg(long, value_name = "FILE", conflicts_with_all = ["start_params", "start_sols"])]
     start: Option<PathBuf>,
@@ -87,12 +100,27 @@ struct Bench {
     /// Where tracks are followed
     #[arg(long, value_enum, default_value = "cpu")]
     backend: On,
+    /// Draw histograms of residuals and errors of the roots
+    #[arg(long, value_name = "FILE.png")]
+    residuals: Option<PathBuf>,
     /// After that, so many instances in one call
     #[arg(long, default_value_t = 0)]
     batch: usize,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args)]
+struct Instances {
+    /// A problem of the library
+    problem: String,
+    /// How many
+    #[arg(long, default_value_t = 200)]
+    instances: usize,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -113,38 +141,6 @@ impl From<On> for Backend {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Way {
-    Degrees,
-    Monodromy,
-}
-
-#[derive(Args)]
-struct Start {
-    /// A form (FILE.yaml), or a problem of the library
-    system: String,
-    /// Where it is written [default: NAME.start]
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Decides everything that is random
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// How: by the degrees of the equations at random parameters, which finds all regular roots, or
-    /// by monodromy, which finds those that loops connect with the first one [default: monodromy for
-    /// problems of the library and for many paths]
-    #[arg(long)]
-    by: Option<Way>,
-    /// Loops in a row without a new root after which it stops
-    #[arg(long, default_value_t = 10)]
-    quiet: usize,
-    /// Leave the trace test out
-    #[arg(long)]
-    no_trace: bool,
-    /// It gives up after so many seconds
-    #[arg(long, default_value_t = 3600)]
-    seconds: u64,
-}
-
 impl Hc {
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
@@ -152,19 +148,20 @@ impl Hc {
             Command::Bench(args) => args.run(),
             Command::Start(args) => args.run(),
             Command::List => list(),
+            Command::Instances(args) => args.run(),
             #[cfg(feature = "cuda")]
             Command::Lu(args) => args.run(),
         }
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<Complex<f64>>> {
+fn read(path: &Path) -> anyhow::Result<Numbers> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     numbers::parse(&text).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))
 }
 
 /// The system of a form, or of a problem of the library.
-fn load(name: &str) -> anyhow::Result<(System, Option<Problem>)> {
+pub fn load(name: &str) -> anyhow::Result<(System, Option<Problem>)> {
     if let Some(problem) = find(name) {
         return Ok((problem.system()?, Some(problem)));
     }
@@ -179,13 +176,7 @@ fn load(name: &str) -> anyhow::Result<(System, Option<Problem>)> {
 impl Solve {
     fn run(self) -> anyhow::Result<()> {
         let (mut system, problem) = load(&self.system)?;
-        let drawn = || problem.as_ref().and_then(|p| p.instance(self.seed)).map(|i| i.parameters);
-        let target = match &self.target {
-            Some(path) => read(path)?,
-            None => {
-                system.values.clone().or_else(drawn).context("no target: --target, or values in the form")?
-            }
-        };
+        let (target, measured) = self.target(&system, problem.as_ref())?;
         if target.len() != system.size().1 {
             bail!("{} parameters in the target, the system has {}", target.len(), system.size().1);
         }
@@ -203,8 +194,35 @@ impl Solve {
         let deadline = budget.then(|| begin + Duration::from_secs_f64(self.budget_ms.min(1e9) * 1e-3));
         let solution = solver.solve(&[target], deadline).remove(0);
         let ms = begin.elapsed().as_secs_f64() * 1e3;
-        self.print(&solver, &solution, ms);
+        let geometry = problem.zip(measured).map(|(problem, measured)| {
+            let told = solution.found().map(|root| problem.geometry(solver.system(), &root.point, &measured));
+            told.flatten().collect::<Vec<_>>()
+        });
+        self.print(&solver, &solution, geometry.unwrap_or_default(), ms);
         Ok(())
+    }
+
+    /// The parameters of the target, and what was measured where it is known.
+    fn target(
+        &self,
+        system: &System,
+        problem: Option<&Problem>,
+    ) -> anyhow::Result<(Numbers, Option<Vec<f64>>)> {
+        if let Some(path) = &self.measured {
+            let problem = problem.context("--measured is for problems of the library")?;
+            let measured: Vec<f64> = read(path)?.iter().map(|v| v.re).collect();
+            let target = problem.parameters(&measured);
+            return Ok((target.context("no parameters follow from what was measured")?, Some(measured)));
+        }
+        if let Some(path) = &self.target {
+            return Ok((read(path)?, None));
+        }
+        if let Some(values) = &system.values {
+            return Ok((values.clone(), None));
+        }
+        let drawn = problem.and_then(|p| p.instance(self.seed));
+        let instance = drawn.context("no target: --target, or values in the form")?;
+        Ok((instance.parameters, Some(instance.measured)))
     }
 
     /// The start set of the options.
@@ -217,7 +235,7 @@ impl Solve {
         let (parameters, numbers) = (read(parameters)?, read(roots)?);
         let n = system.size().0;
         let roots = numbers.chunks(n).map(<[_]>::to_vec).collect();
-        Ok(Some(StartSet { parameters, roots }.checked(system)?))
+        Ok(Some(StartSet { parameters, roots, note: String::new() }.checked(system)?))
     }
 
     /// System, start set and target: from the library, by the degrees, or by monodromy.
@@ -225,8 +243,8 @@ impl Solve {
         &self,
         system: System,
         problem: Option<&Problem>,
-        target: Vec<Complex<f64>>,
-    ) -> anyhow::Result<(System, StartSet, Vec<Complex<f64>>)> {
+        target: Numbers,
+    ) -> anyhow::Result<(System, StartSet, Numbers)> {
         if let Some(problem) = problem {
             let (system, start) = problem.prepared(self.seed)?;
             let target =
@@ -242,42 +260,76 @@ impl Solve {
         let target = family.as_ref().and_then(|f| f.values.clone()).unwrap_or(target);
         let system = family.unwrap_or(system);
         let options = Options { seed: self.seed, ..Options::default() };
-        let start = with_bar("monodromy", |show| monodromy(&system, &options, show))?;
+        let start = with_bar("monodromy", |show| monodromy(&system, &options, |p| show(state(p))))?;
         Ok((system, start, target))
     }
 
-    fn print(&self, solver: &Solver, solution: &Solution, ms: f64) {
+    fn print(&self, solver: &Solver, solution: &Solution, geometry: Vec<Geometry>, ms: f64) {
         let system = solver.system();
         let counts: serde_json::Map<String, Value> =
             TrackStatus::ALL.iter().map(|s| (s.name().into(), solution.count(*s).into())).collect();
         if self.json {
             let mut roots = Vec::new();
-            for root in &solution.roots {
-                let images = if root.ok() { system.orbit(&root.point) } else { vec![root.point.clone()] };
+            for root in solution.roots.iter() {
+                let images = if root.ok() { system.orbit(root.point) } else { vec![root.point.to_vec()] };
                 for image in images {
                     let pairs: Vec<[f64; 2]> = image.iter().map(|v| [v.re, v.im]).collect();
                     // JSON knows no infinity.
-                    let residual = root.residual.is_finite().then_some(root.residual);
-                    roots.push(json!({"root": pairs, "residual": residual, "status": root.status.name(), "steps": root.steps}));
+                    let [residual, condition] =
+                        [root.residual, root.condition].map(|v| v.is_finite().then_some(v));
+                    roots.push(json!({"root": pairs, "residual": residual, "condition": condition, "status": root.status.name(), "steps": root.steps}));
                 }
             }
             say(json!({"system": system.name, "unknowns": system.unknowns, "tracks": solution.roots.len(),
-                "roots": roots, "counts": counts, "ms": ms, "kernel_ms": solver.kernel_ms()}));
+                "roots": roots, "geometry": geometry.iter().map(geometry_json).collect::<Vec<_>>(),
+                "counts": counts, "ms": ms, "kernel_ms": solver.kernel_ms()}));
             return;
         }
         for root in solution.found() {
-            for image in system.orbit(&root.point) {
+            for image in system.orbit(root.point) {
                 let text: Vec<String> =
                     image.iter().map(|v| format!("{:.10} {:+.10}i", v.re, v.im)).collect();
                 say(format!("{}   residual {:.1e}", text.join("   "), root.residual));
             }
         }
+        geometry.iter().for_each(|one| say(geometry_line(one)));
         let counts: Vec<String> =
             counts.iter().filter(|(_, n)| **n != 0).map(|(name, n)| format!("{n} {name}")).collect();
         let kernel =
             solver.kernel_ms().map_or(String::new(), |ms| format!(", of that the kernel {ms:.3} ms"));
         say(format!("{} tracks: {}; {ms:.3} ms{kernel}", solution.roots.len(), counts.join(", ")));
     }
+}
+
+fn geometry_json(one: &Geometry) -> Value {
+    let list = |v: &Vector| v.as_slice().to_vec();
+    let rows = |r: &Matrix3<f64>| (0..3).map(|i| list(&r.row(i).transpose())).collect::<Vec<_>>();
+    let pose = |p: &Pose| json!({"rotation": rows(&p.rotation), "translation": list(&p.translation)});
+    json!({"poses": one.poses.iter().map(pose).collect::<Vec<_>>(), "focal": one.focal,
+        "principal": one.principal.map(|c| [c.x, c.y]), "distortion": one.distortion,
+        "rate": one.motion.map(|m| list(&m[0])), "velocity": one.motion.map(|m| list(&m[1])),
+        "points": one.points.iter().map(list).collect::<Vec<_>>(), "direction": one.direction.map(|d| list(&d)),
+        "depths": one.depths, "in_front": one.is_in_front()})
+}
+
+/// What is known of the scene; rotations as vectors, rad.
+fn geometry_line(one: &Geometry) -> String {
+    let vector = |name: &str, v: &Vector| format!("{name} ({:.7}, {:.7}, {:.7})", v.x, v.y, v.z);
+    let pose = |p: &Pose| {
+        let turn = p.to_rigid().rotation.scaled_axis();
+        format!("{}, {}", vector("rotation", &turn), vector("translation", &p.translation))
+    };
+    let mut parts: Vec<String> = one.poses.iter().map(pose).collect();
+    parts.extend(one.focal.map(|f| format!("focal length {f:.7}")));
+    parts.extend(one.principal.map(|c| format!("principal point ({:.7}, {:.7})", c.x, c.y)));
+    parts.extend(one.distortion.map(|k| format!("distortion {k:.7}")));
+    if let Some([rate, velocity]) = &one.motion {
+        parts.extend([vector("rate", rate), vector("velocity", velocity)]);
+    }
+    parts.extend(one.points.iter().map(|p| vector("point", p)));
+    parts.extend(one.direction.iter().map(|d| vector("direction", d)));
+    let place = if one.is_in_front() { "" } else { "   (points behind a camera)" };
+    format!("{}{place}", parts.join("; "))
 }
 
 impl Bench {
@@ -291,20 +343,24 @@ impl Bench {
         };
         if !self.json {
             say(format!(
-                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>10} {:>10} {:>11} {:>10}  not ok",
+                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>8} {:>9} {:>17} {:>10} {:>10} {:>11} {:>10} {:>10}  not ok",
                 "problem",
                 "inst.",
                 "found/expected",
                 "%",
                 "true found",
-                "pose",
+                "geometry",
                 "wrong",
                 "silent",
                 "steps",
-                "ms",
+                "longest",
+                "Mflop",
+                "residual, error",
+                "call ms",
                 "kernel ms",
                 "batch ms",
                 "kernel ms",
+                "per second",
             ));
         }
         let mut rows = Vec::new();
@@ -315,6 +371,12 @@ impl Bench {
                 say(line(&row));
             }
             rows.push(row);
+        }
+        if let Some(path) = &self.residuals {
+            let rows: Vec<(&str, &Precision)> =
+                rows.iter().map(|r| (r.problem.as_str(), &r.precision)).collect();
+            std::fs::write(path, figure::histograms(&rows).png())
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
             say(
@@ -333,7 +395,7 @@ fn line(row: &Recall) -> String {
     let others = row.counts.iter().filter(|(name, n)| **name != "ok" && **n > 0);
     let others: Vec<String> = others.map(|(name, n)| format!("{n} {name}")).collect();
     format!(
-        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>10.4} {:>10} {:>11} {:>10}  {}",
+        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>8.1} {:>9.3} {:>17} {:>10.4} {:>10} {:>11} {:>10} {:>10}  {}",
         row.problem,
         row.instances,
         of(row.found, row.expected),
@@ -342,100 +404,56 @@ fn line(row: &Recall) -> String {
         row.wrong,
         row.silent,
         row.steps,
+        row.longest,
+        // Of a track.
+        row.steps * row.operations.step as f64 * 1e-6,
+        format!("{:.0e}, {:.0e}", row.precision.residuals.largest, row.precision.errors.largest),
         row.ms,
         time(row.kernel_ms),
         time(row.batch.as_ref().map(|b| b.ms)),
         time(row.batch.as_ref().and_then(|b| b.kernel_ms)),
+        row.batch.as_ref().map_or("-".to_owned(), |b| format!("{:.0}", b.per_second)),
         others.join(", ")
     )
 }
 
+impl Instances {
+    fn run(self) -> anyhow::Result<()> {
+        let problem = find(&self.problem).with_context(|| format!("no problem `{}`", self.problem))?;
+        for seed in (self.seed..).step_by(SEEDS_APART as usize).take(self.instances) {
+            let instance =
+                problem.instance(seed).context("the problem is one system, it has no instances")?;
+            let real = |list: &[Complex<f64>]| list.iter().map(|v| v.re).collect::<Vec<_>>();
+            say(
+                json!({"seed": seed, "parameters": real(&instance.parameters), "near": real(&instance.near)}),
+            );
+        }
+        Ok(())
+    }
+}
+
 /// Runs something that takes a while under a line that says how far it is.
-fn with_bar<T>(what: &'static str, work: impl FnOnce(&mut dyn FnMut(Progress)) -> T) -> T {
+pub fn with_bar<T>(what: &'static str, work: impl FnOnce(&mut dyn FnMut(String)) -> T) -> T {
     let bar = ProgressBar::new_spinner().with_prefix(what);
     if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}: {msg} [{elapsed}]") {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(100));
-    let result = work(&mut |p: Progress| {
-        bar.set_message(format!("{} roots after {} loops, {} without a new one", p.roots, p.loops, p.quiet));
-    });
+    let result = work(&mut |message| bar.set_message(message));
     bar.finish_and_clear();
     result
 }
 
-impl Start {
-    fn run(self) -> anyhow::Result<()> {
-        let (mut system, problem) = load(&self.system)?;
-        if system.parameters.is_empty() {
-            system =
-                system.free_coefficients().context("no parameters, and too many terms to make them so")?;
-        }
-        let deadline = Some(Instant::now() + Duration::from_secs(self.seconds));
-        let mut options = Options { seed: self.seed, quiet: self.quiet, deadline, ..Options::default() };
-        if let Some(problem) = &problem {
-            options.scales = scales(problem);
-            options.known = problem.instance(self.seed).map(|i| (i.near, i.parameters));
-        }
-        let begin = Instant::now();
-        let few = problem.is_none() && system.bezout() <= FEW_PATHS;
-        let way = self.by.unwrap_or(if few { Way::Degrees } else { Way::Monodromy });
-        let start = match way {
-            Way::Degrees => by_degrees(&system, &options)?,
-            Way::Monodromy => with_bar("monodromy", |show| monodromy(&system, &options, show))?,
-        };
-        let start = start.checked(&system)?;
-        let took = begin.elapsed();
-        say(format!(
-            "{}: {} roots up to symmetry, seed {}, {took:.1?}",
-            system.name,
-            start.roots.len(),
-            self.seed
-        ));
-        if way == Way::Monodromy && !self.no_trace {
-            let all: usize = start.roots.iter().map(|r| system.orbit(r).len()).sum();
-            match with_bar("trace test", |show| trace_test(&system, &start, &options, show)) {
-                Some(t) if t.bend < STRAIGHT && t.roots == all => {
-                    say(format!("complete by the trace test: {all} roots with images, bend {:.1e}", t.bend));
-                }
-                Some(t) => {
-                    let (bend, roots) = (t.bend, t.roots);
-                    bail!(
-                        "the trace test fails: bend {bend:.1e}, {roots} roots on the curve, {all} in the set"
-                    );
-                }
-                None => say("the trace test could not be made: points were lost, or time ran out"),
-            }
-        }
-        let out = self.out.unwrap_or_else(|| PathBuf::from(format!("{}.start", system.name)));
-        let bytes = start.to_bytes(&system);
-        std::fs::write(&out, &bytes).with_context(|| format!("cannot write {}", out.display()))?;
-        say(format!("{}: {} bytes", out.display(), bytes.len()));
-        Ok(())
-    }
+/// How far monodromy is, in words.
+pub fn state(p: Progress) -> String {
+    format!("{} roots after {} loops, {} without a new one", p.roots, p.loops, p.quiet)
 }
 
-/// Root mean square of each parameter over some instances; none for a benchmark.
-fn scales(problem: &Problem) -> Vec<f64> {
-    const DRAWN: u64 = 30;
-    let drawn: Vec<_> = (0..DRAWN).filter_map(|seed| problem.instance(seed)).collect();
-    let Some(count) = drawn.first().map(|i| i.parameters.len()) else { return Vec::new() };
-    let square =
-        |k: usize| drawn.iter().map(|i| i.parameters[k].norm_sqr()).sum::<f64>() / drawn.len() as f64;
-    let sizes: Vec<f64> = (0..count).map(|k| square(k).sqrt()).collect();
-    let most = sizes.iter().copied().fold(0.0, f64::max);
-    sizes.into_iter().map(|s| s.max(0.01 * most)).collect()
-}
-
-/// All regular roots of random parameters, from the start that the degrees give.
-fn by_degrees(system: &System, options: &Options) -> anyhow::Result<StartSet> {
-    let parameters = random_parameters(system, options);
-    let (blend, start) = StartSet::total_degree(system, &parameters, options.seed)?;
-    let target = blend.values.clone().unwrap_or_default();
-    let solver = Solver::new(blend, start, Settings::default());
-    let solution = solver.solve(&[target], options.deadline).remove(0);
-    let roots = solution.found().map(|r| r.point.clone()).collect();
-    Ok(StartSet { parameters, roots })
+/// Up to a full stop after which a sentence begins, or the end.
+fn first_sentence(text: &str) -> &str {
+    let begins = |rest: &str| rest.starts_with(". ") && rest[2..].starts_with(char::is_uppercase);
+    let end = text.char_indices().map(|(at, _)| at).find(|&at| begins(&text[at..]));
+    text[..end.unwrap_or(text.len())].trim_end().trim_end_matches('.')
 }
 
 fn list() -> anyhow::Result<()> {
@@ -446,8 +464,8 @@ fn list() -> anyhow::Result<()> {
     for problem in all() {
         let system = problem.system()?;
         let (n, p) = system.size();
-        let start = if problem.start.is_some() { "monodromy" } else { "degrees" };
-        let about = system.about.split(". ").next().unwrap_or_default().trim_end_matches('.');
+        let start = if problem.start.is_some() { "stored" } else { "degrees" };
+        let about = first_sentence(&system.about);
         say(format!("{:<26} {n:>8} {p:>10} {:>8} {start:>9}  {about}", problem.name, problem.expected));
     }
     Ok(())

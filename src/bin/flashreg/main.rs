@@ -2,9 +2,11 @@
 
 mod bench;
 mod doctor;
+mod figure;
 mod hc;
 #[cfg(feature = "cuda")]
 mod hc_lu;
+mod hc_start;
 #[cfg(feature = "cuda")]
 mod kernels;
 mod params;

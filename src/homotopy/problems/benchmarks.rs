@@ -17,7 +17,7 @@ pub(super) fn named(name: &str) -> Option<Problem> {
         _ => return None,
     };
     let form: String = form;
-    Some(Problem { name: name.into(), form: form.into(), start, expected, generator: None, recovery: None })
+    Some(Problem { name: name.into(), form: form.into(), start, expected, scene: None })
 }
 
 fn form(name: &str, about: &str, unknowns: &str, equations: impl Iterator<Item = String>) -> String {

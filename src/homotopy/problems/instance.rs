@@ -1,6 +1,6 @@
 //! Instances of problems, and what they are drawn with.
 
-use crate::geometry::Pose;
+use super::geometry::Geometry;
 use nalgebra::{Complex, Matrix3, Quaternion, UnitQuaternion, Vector3};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -8,20 +8,31 @@ use rand_pcg::Pcg64Mcg;
 /// Parameters with a known solution.
 #[derive(Debug, Clone)]
 pub struct Instance {
+    /// What was measured: what [`super::Problem::parameters`] makes the parameters of.
+    pub measured: Vec<f64>,
     /// The parameters.
     pub parameters: Vec<Complex<f64>>,
     /// The true solution, or a point from which Newton's method goes to it.
     pub near: Vec<Complex<f64>>,
-    /// The true pose, where the problem is to find one and its roots tell it.
-    pub pose: Option<Pose>,
+    /// What the true solution says about the scene.
+    pub truth: Geometry,
 }
 
 impl Instance {
-    /// From real numbers.
-    pub(super) fn real(parameters: Vec<f64>, near: Vec<f64>, pose: Option<Pose>) -> Self {
-        let complex = |v: Vec<f64>| v.into_iter().map(|v| Complex::new(v, 0.0)).collect();
-        Self { parameters: complex(parameters), near: complex(near), pose }
+    /// Of a problem whose parameters are what is measured.
+    pub(super) fn plain(measured: Vec<f64>, near: Vec<f64>, truth: Geometry) -> Self {
+        Self::reduced(measured.clone(), measured, near, truth)
     }
+
+    /// Of a problem whose parameters follow from what is measured.
+    pub(super) fn reduced(measured: Vec<f64>, parameters: Vec<f64>, near: Vec<f64>, truth: Geometry) -> Self {
+        Self { measured, parameters: complex(&parameters), near: complex(&near), truth }
+    }
+}
+
+/// Real numbers as complex ones.
+pub(super) fn complex(values: &[f64]) -> Vec<Complex<f64>> {
+    values.iter().map(|v| Complex::new(*v, 0.0)).collect()
 }
 
 /// A stream of random numbers, the same on every machine.
@@ -73,6 +84,11 @@ pub(super) fn quaternion(q: &UnitQuaternion<f64>) -> [f64; 4] {
     [q.i, q.j, q.k, q.w]
 }
 
+/// The vector `x, y, z` with which `1, x, y, z` is a quaternion of the rotation (Cayley).
+pub(super) fn to_cayley(q: &UnitQuaternion<f64>) -> [f64; 3] {
+    [q.i / q.w, q.j / q.w, q.k / q.w]
+}
+
 /// The rotation of `x, y, z, w`.
 pub(super) fn rotation(q: &[f64]) -> Option<Matrix3<f64>> {
     let [x, y, z, w] = *q.first_chunk()?;
@@ -80,7 +96,7 @@ pub(super) fn rotation(q: &[f64]) -> Option<Matrix3<f64>> {
     Some(q.to_rotation_matrix().into_inner())
 }
 
-/// Three numbers of a list.
-pub(super) fn vector(values: &[f64], at: usize) -> Option<Vector3<f64>> {
-    values.get(at..at + 3).map(Vector3::from_column_slice)
+/// A rotation as a matrix.
+pub(super) fn matrix(q: &UnitQuaternion<f64>) -> Matrix3<f64> {
+    q.to_rotation_matrix().into_inner()
 }

@@ -1,25 +1,30 @@
-//! The library: problems with their equations, their start sets, and instances with a known
-//! solution.
+//! The library: problems with their equations, their start sets, instances with a known solution, and
+//! what roots say about the scene.
 
 mod absolute;
 mod benchmarks;
+mod geometry;
 mod instance;
 mod relative;
 mod triangulation;
+mod uncalibrated;
+mod views;
 
+pub use geometry::Geometry;
 pub use instance::{Instance, Random};
 
 use super::start::{StartError, StartSet};
 use super::system::{System, SystemError};
-use crate::geometry::Pose;
 use crate::gpu::GpuError;
 use nalgebra::Complex;
 use std::borrow::Cow;
 
 /// Draws an instance; `None` if the scene came out useless and another has to be drawn.
 type Generator = fn(&mut Random) -> Option<Instance>;
-/// The pose that a root stands for, given the parameters.
-type Recovery = fn(&[f64], &[f64]) -> Option<Pose>;
+/// What a root says, given what was measured; `None` if it stands for nothing.
+type Recovery = fn(&[f64], &[f64]) -> Option<Vec<Geometry>>;
+/// The parameters of what was measured.
+type Reduction = fn(&[f64]) -> Option<Vec<f64>>;
 
 /// A problem of the library.
 #[derive(Clone)]
@@ -31,15 +36,23 @@ pub struct Problem {
     /// Its start set, as [`StartSet::from_bytes`] reads it; by the degrees if there is none.
     pub start: Option<&'static [u8]>,
     /// Solutions up to symmetry: what monodromy finds on the family of the generator with two seeds,
-    /// for a benchmark what is known of it.
+    /// for a benchmark what is known of it, for `pnp_cubics` the product of the degrees.
     pub expected: usize,
-    generator: Option<Generator>,
-    recovery: Option<Recovery>,
+    scene: Option<Scene>,
+}
+
+/// What is behind the equations of a problem of computer vision.
+#[derive(Clone, Copy)]
+struct Scene {
+    generator: Generator,
+    recovery: Recovery,
+    /// The parameters are what is measured if there is none.
+    reduction: Option<Reduction>,
 }
 
 /// A form, its start set and its functions.
 macro_rules! vision {
-    ($($name:literal $expected:literal $generator:path, $recovery:expr;)+) => {
+    ($($name:literal $expected:literal $generator:path, $recovery:path $(, $reduction:path)?;)+) => {
         /// The problems of computer vision.
         fn vision() -> Vec<Problem> {
             vec![$(Problem {
@@ -47,33 +60,50 @@ macro_rules! vision {
                 form: include_str!(concat!($name, ".yaml")).into(),
                 start: Some(include_bytes!(concat!($name, ".start"))),
                 expected: $expected,
-                generator: Some($generator),
-                recovery: $recovery,
+                scene: Some(Scene {
+                    generator: $generator,
+                    recovery: $recovery,
+                    reduction: ([$($reduction as Reduction)?] as [Reduction; _]).first().copied(),
+                }),
             }),+]
         }
     };
 }
 
 vision! {
-    "p3p" 4 absolute::p3p, Some(absolute::p3p_recovered);
-    "p3p_pose" 8 absolute::p3p_pose, Some(absolute::p3p_pose_recovered);
-    "optimal_pnp" 40 absolute::optimal_pnp, None;
-    "optimal_p4p" 20 absolute::optimal_p4p, Some(absolute::optimal_p4p_recovered);
-    "p4p_focal_radial" 12 absolute::p4p_focal_radial, None;
-    "rolling_shutter" 20 absolute::rolling_shutter, None;
-    "rolling_shutter_1lin" 64 absolute::rolling_shutter_1lin, None;
-    "five_point" 10 relative::five_point, Some(relative::five_point_recovered);
-    "five_point_depths" 20 relative::five_point_depths, Some(relative::five_point_depths_recovered);
-    "five_point_nullspace" 10 relative::five_point_nullspace, None;
-    "relative_pose_focal" 20 relative::relative_pose_focal, None;
-    "homography_3pt" 4 relative::homography_3pt, None;
-    "tdoa_5" 24 relative::tdoa_5, None;
-    "triangulation_2" 6 triangulation::two_views, None;
-    "triangulation_3" 27 triangulation::three_views, None;
-    "triangulation_4" 120 triangulation::four_views, None;
-    "triangulation_2_distorted" 20 triangulation::distorted, None;
-    "trifocal_focal" 668 relative::trifocal_focal, None;
-    "generalized_3view" 584 relative::generalized_3view, None;
+    "p3p" 4 absolute::p3p, absolute::p3p_recovered;
+    "p3p_pose" 8 absolute::p3p_pose, absolute::p3p_pose_recovered;
+    "optimal_pnp" 40 absolute::optimal_pnp, absolute::optimal_pnp_recovered, absolute::optimal_pnp_reduced;
+    "pnp_cubics" 41 absolute::pnp_cubics, absolute::pnp_cubics_recovered, absolute::pnp_cubics_reduced;
+    "optimal_p4p" 20 absolute::optimal_p4p, absolute::optimal_p4p_recovered;
+    "pnp_principal_point" 20 uncalibrated::pnp_principal_point, uncalibrated::pnp_principal_point_recovered;
+    "p4p_focal_radial" 12 uncalibrated::p4p_focal_radial, uncalibrated::p4p_focal_radial_recovered,
+        uncalibrated::p4p_focal_radial_reduced;
+    "rolling_shutter" 20 absolute::rolling_shutter, absolute::rolling_shutter_recovered,
+        absolute::rolling_shutter_reduced;
+    "rolling_shutter_1lin" 64 absolute::rolling_shutter_1lin, absolute::rolling_shutter_1lin_recovered;
+    "five_point" 10 relative::five_point, relative::five_point_recovered;
+    "five_point_depths" 20 relative::five_point_depths, relative::five_point_depths_recovered;
+    "five_point_nullspace" 10 relative::five_point_nullspace, relative::five_point_nullspace_recovered,
+        relative::five_point_nullspace_reduced;
+    "relative_pose_focal" 10 uncalibrated::relative_pose_focal, uncalibrated::relative_pose_focal_recovered,
+        uncalibrated::relative_pose_focal_reduced;
+    "homography_3pt" 4 relative::homography_3pt, relative::homography_3pt_recovered;
+    "tdoa_5" 24 absolute::tdoa_5, absolute::tdoa_5_recovered;
+    "triangulation_2" 6 triangulation::two_views, triangulation::recovered;
+    "triangulation_3" 27 triangulation::three_views, triangulation::recovered;
+    "triangulation_3_pairs" 47 triangulation::three_views_pairs, triangulation::recovered;
+    "triangulation_4" 120 triangulation::four_views, triangulation::recovered;
+    "triangulation_4_pairs" 296 triangulation::four_views_pairs, triangulation::recovered;
+    "triangulation_2_distorted" 20 triangulation::distorted, triangulation::distorted_recovered;
+    "trifocal_focal" 668 views::trifocal_focal, views::trifocal_focal_recovered;
+    "trifocal_focal_18" 668 views::trifocal_focal_18, views::trifocal_focal_18_recovered;
+    "trifocal_focal_24" 668 views::trifocal_focal_24, views::trifocal_focal_24_recovered;
+    "trifocal_focal_26" 668 views::trifocal_focal_26, views::trifocal_focal_26_recovered;
+    "trifocal_lines" 312 views::trifocal_lines, views::trifocal_lines_recovered;
+    "generalized_3view" 584 views::generalized_3view, views::generalized_3view_recovered;
+    "generalized_3view_lines" 600 views::generalized_3view_lines, views::generalized_3view_lines_recovered,
+        views::generalized_3view_lines_reduced;
 }
 
 /// All problems; of the families among the benchmarks those of the literature.
@@ -112,21 +142,41 @@ impl Problem {
 
     /// The instance of a seed, or `None` for a benchmark.
     pub fn instance(&self, seed: u64) -> Option<Instance> {
-        let generator = self.generator?;
+        let generator = self.scene?.generator;
         let mut random = Random::new(seed);
         // A scene is seldom useless.
         (0..1000).find_map(|_| generator(&mut random))
     }
 
-    /// The pose that a real root stands for; `None` if the problem has none, or the root is complex.
-    pub fn pose(&self, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> Option<Pose> {
-        let real = |v: &[Complex<f64>]| v.iter().map(|v| v.re).collect::<Vec<f64>>();
-        let complex = root.iter().any(|v| v.im.abs() > 1e-6 * (1.0 + v.re.abs()));
-        if complex {
-            None
-        } else {
-            self.recovery?(&real(root), &real(parameters))
+    /// The parameters of what is measured, in the order in which the instances of the problem have it;
+    /// `None` if it does not determine them, or the problem is a benchmark.
+    pub fn parameters(&self, measured: &[f64]) -> Option<Vec<Complex<f64>>> {
+        if !measured.iter().all(|v| v.is_finite()) {
+            return None;
         }
+        match self.scene?.reduction {
+            Some(reduction) => reduction(measured).map(|p| instance::complex(&p)),
+            None => Some(instance::complex(measured)),
+        }
+    }
+
+    /// All that a root and its images under the symmetries say about the scene, whether the points
+    /// are in front of the cameras or not ([`Geometry::is_in_front`]); nothing of complex ones.
+    pub fn geometry(&self, system: &System, root: &[Complex<f64>], measured: &[f64]) -> Vec<Geometry> {
+        let Some(scene) = self.scene.filter(|_| measured.iter().all(|v| v.is_finite())) else {
+            return Vec::new();
+        };
+        let is_real = |root: &Vec<Complex<f64>>| root.iter().all(|v| v.im.abs() <= 1e-6 * (1.0 + v.re.abs()));
+        let mut all: Vec<Geometry> = Vec::new();
+        for image in system.orbit(root).iter().filter(|root| is_real(root)) {
+            let real: Vec<f64> = image.iter().map(|v| v.re).collect();
+            for one in (scene.recovery)(&real, measured).unwrap_or_default() {
+                if one.is_finite() && !all.iter().any(|other| other.is_close(&one, 1e-9)) {
+                    all.push(one);
+                }
+            }
+        }
+        all
     }
 }
 
@@ -142,4 +192,58 @@ pub enum Error {
     /// The GPU.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::homotopy::check::newton;
+
+    #[test]
+    fn true_roots_tell_the_true_geometry_and_points_are_in_front() {
+        for problem in vision() {
+            let system = problem.system().expect("a system");
+            for seed in 0..10 {
+                let Some(instance) = problem.instance(seed) else { panic!("{}", problem.name) };
+                let Instance { measured, parameters, near, truth } = &instance;
+                assert_eq!(problem.parameters(measured).as_ref(), Some(parameters), "{}", problem.name);
+                let root = newton(&system, near.clone(), parameters).expect("a root");
+                let all = problem.geometry(&system, &root, measured);
+                let right = all.iter().find(|one| one.is_close(truth, 1e-6));
+                let right = right.unwrap_or_else(|| panic!("{}, {seed}: {truth:?}, {all:?}", problem.name));
+                assert!(right.is_in_front(), "{}, {seed}: {right:?}", problem.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_short_or_no_number_says_nothing() {
+        for problem in vision() {
+            let system = problem.system().expect("a system");
+            let instance = problem.instance(1).expect("an instance");
+            for measured in [vec![], vec![0.5], vec![0.0; instance.measured.len()], vec![f64::NAN; 25]] {
+                let said = problem.geometry(&system, &instance.near, &measured);
+                assert!(said.iter().all(Geometry::is_finite), "{}: {said:?}", problem.name);
+                // A family may take any numbers; none may be made of what is no number.
+                let made = problem.parameters(&measured);
+                assert!(made.iter().flatten().all(|v| v.re.is_finite()), "{}", problem.name);
+            }
+        }
+    }
+
+    #[test]
+    fn geometry_that_differs_anywhere_is_not_close() {
+        let truth = find("trifocal_focal").and_then(|p| p.instance(3)).expect("an instance").truth;
+        assert!(truth.is_close(&truth, 1e-9) && truth.is_in_front());
+        let changed = |change: fn(&mut Geometry)| {
+            let mut other = truth.clone();
+            change(&mut other);
+            !other.is_close(&truth, 1e-6)
+        };
+        assert!(changed(|g| g.focal = g.focal.map(|f| f + 1e-3)));
+        assert!(changed(|g| g.focal = None));
+        assert!(changed(|g| g.poses[1].translation.x += 1e-3));
+        assert!(changed(|g| g.poses.truncate(1)));
+        assert!(changed(|g| g.points.push(nalgebra::Vector3::zeros())));
+    }
 }

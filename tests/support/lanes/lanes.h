@@ -148,6 +148,7 @@ inline float __uint_as_float(unsigned a) { return bits_as<float>(a); }
 inline long long __double_as_longlong(double a) { return bits_as<long long>(a); }
 inline double __longlong_as_double(long long a) { return bits_as<double>(a); }
 inline int __double2hiint(double a) { return (int)(bits_as<uint64_t>(a) >> 32); }
+inline int __double2loint(double a) { return (int)bits_as<uint64_t>(a); }
 inline double __hiloint2double(int high, int low) {
     return bits_as<double>((uint64_t)(unsigned)high << 32 | (unsigned)low);
 }

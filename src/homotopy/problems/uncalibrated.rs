@@ -1,0 +1,161 @@
+//! Absolute pose of cameras of which not all is known: instances, and what their roots say.
+
+use super::absolute::{flat, images};
+use super::geometry::{null_space, rays, vectors, Geometry};
+use super::instance::{matrix, quaternion, rotation, Instance, Random};
+use crate::geometry::{Pose, Vector};
+use nalgebra::{DMatrix, Matrix3, Matrix4, Quaternion, SMatrix, UnitQuaternion, Vector2, Vector3, Vector4};
+
+/// All cameras that see four points at their image points, up to four shares and distortion: columns that
+/// span the first two rows of `P`, and the matrix of the third row. Measured: image points, points.
+fn cameras(measured: &[f64]) -> Option<(DMatrix<f64>, SMatrix<f64, 4, 8>)> {
+    let images: Vec<Vector2<f64>> =
+        measured.get(..8)?.chunks_exact(2).map(|d| Vector2::new(d[0], d[1])).collect();
+    let points = vectors(measured.get(8..20)?);
+    let points = Matrix4::from_fn(|i, j| points[i].push(1.0)[j]);
+    let mut linear = DMatrix::zeros(4, 8);
+    for (i, d) in images.iter().enumerate() {
+        for j in 0..4 {
+            linear[(i, j)] = d.y * points[(i, j)];
+            linear[(i, 4 + j)] = -d.x * points[(i, j)];
+        }
+    }
+    let basis = null_space(&linear, 4)?;
+    // P3 X = (1 + k |d|^2) (d . (P1 X, P2 X)) / |d|^2
+    let mut right = SMatrix::<f64, 4, 8>::zeros();
+    for (i, d) in images.iter().enumerate() {
+        let square = d.norm_squared();
+        for j in 0..4 {
+            let along = |first: usize| (0..4).map(|m| basis[(first + m, j)] * points[(i, m)]).sum::<f64>();
+            let value = (d.x * along(0) + d.y * along(4)) / square;
+            right[(i, if j < 3 { j } else { 7 })] = value;
+            right[(i, if j < 3 { 3 + j } else { 6 })] = value * square;
+        }
+    }
+    Some((basis, points.try_inverse()? * right))
+}
+
+pub(super) fn p4p_focal_radial_reduced(measured: &[f64]) -> Option<Vec<f64>> {
+    let (basis, third) = cameras(measured)?;
+    let n = (0..8).flat_map(|i| (0..4).map(move |j| (i, j))).map(|cell| basis[cell]);
+    let b = (0..3).flat_map(|i| (0..8).map(move |j| (i, j))).map(|cell| third[cell]);
+    Some(n.chain(b).collect())
+}
+
+pub(super) fn p4p_focal_radial(random: &mut Random) -> Option<Instance> {
+    let pose = Pose { rotation: matrix(&random.rotation()), translation: random.vector(1.0) };
+    let (f, k) = (random.between(0.7, 1.5), random.between(-0.3, -0.05));
+    let (mut images, mut points) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        let seen = random.seen();
+        points.push(pose.rotation.transpose() * (seen - pose.translation));
+        let u = seen.xy() / seen.z * f;
+        // The division model: u = d / (1 + k |d|^2).
+        images.extend((u * (2.0 / (1.0 + (1.0 - 4.0 * k * u.norm_squared()).sqrt()))).iter());
+    }
+    let measured = [images, flat(&points)].concat();
+    let (basis, _) = cameras(&measured)?;
+    let row = |i: usize| (pose.rotation.row(i).transpose() * f).push(pose.translation[i] * f);
+    let rows = DMatrix::from_iterator(8, 1, row(0).iter().chain(row(1).iter()).copied());
+    let share = basis.transpose() * rows;
+    let last = share[3];
+    let near = vec![share[0] / last, share[1] / last, share[2] / last, k];
+    let truth = Geometry { focal: Some(f), distortion: Some(k), ..Geometry::of_points(pose, &points) };
+    let parameters = p4p_focal_radial_reduced(&measured)?;
+    (last.abs() > 0.05).then(|| Instance::reduced(measured, parameters, near, truth))
+}
+
+pub(super) fn p4p_focal_radial_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
+    let (basis, third) = cameras(measured)?;
+    let [a, b, c, k] = *root.first_chunk()?;
+    let rows = basis * DMatrix::from_column_slice(4, 1, &[a, b, c, 1.0]);
+    let last = third * SMatrix::<f64, 8, 1>::from([a, b, c, k * a, k * b, k * c, k, 1.0]);
+    let row = |v: &[f64]| Vector4::from_column_slice(v);
+    let p = [row(&rows.as_slice()[..4]), row(&rows.as_slice()[4..]), last];
+    let scales = p.map(|row| row.xyz().norm());
+    let mut r = Matrix3::from_fn(|i, j| p[i][j] / scales[i]);
+    let sign = r.determinant().signum();
+    r *= sign;
+    let translation = Vector3::from_fn(|i, _| p[i][3] / scales[i] * sign);
+    let pose = Pose { rotation: r, translation };
+    let points = vectors(measured.get(8..20)?);
+    let focal = Some(scales[0] / scales[2]);
+    Some(vec![Geometry { focal, distortion: Some(k), ..Geometry::of_points(pose, &points) }])
+}
+
+/// Measured: four image points in focal lengths, four points.
+pub(super) fn pnp_principal_point(random: &mut Random) -> Option<Instance> {
+    let (q, t) = (random.rotation(), random.vector(3.0));
+    let centre = Vector2::new(random.between(-0.5, 0.5), random.between(-0.5, 0.5));
+    let seen: Vec<_> = (0..4).map(|_| random.seen()).collect();
+    let points: Vec<_> = seen.iter().map(|p| q.inverse() * (p - t)).collect();
+    let images = seen.iter().flat_map(|p| [p.x / p.z + centre.x, p.y / p.z + centre.y]).collect::<Vec<_>>();
+    let depths: Vec<_> = seen.iter().map(|p| p.z).collect();
+    let near = [&depths, centre.as_slice(), &quaternion(&q)].concat();
+    let pose = Pose { rotation: matrix(&q), translation: t };
+    let truth = Geometry { principal: Some(centre), ..Geometry::of_points(pose, &points) };
+    Some(Instance::plain([images, flat(&points)].concat(), near, truth))
+}
+
+pub(super) fn pnp_principal_point_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
+    let centre = Vector2::new(*root.get(4)?, *root.get(5)?);
+    let rotation = rotation(root.get(6..)?)?;
+    let points = vectors(measured.get(8..)?);
+    let image = Vector2::new(*measured.first()?, *measured.get(1)?) - centre;
+    let translation = image.push(1.0) * *root.first()? - rotation * points.first()?;
+    let geometry = Geometry::of_points(Pose { rotation, translation }, &points);
+    Some(vec![Geometry { principal: Some(centre), ..geometry }])
+}
+
+/// At which of two points each of three directions is.
+const DIRECTIONS: [usize; 3] = [0, 0, 1];
+
+/// Conditions on `K R`, by its columns: the images of three directions, and of the line through both points.
+/// Measured: two image points, the images `(x, y)` of two directions at the first point and one at the
+/// second, both points, the three directions.
+pub(super) fn relative_pose_focal_reduced(measured: &[f64]) -> Option<Vec<f64>> {
+    let images = rays(measured.get(..4)?);
+    let lines = measured.get(4..10)?.chunks_exact(2).map(|d| Vector3::new(d[0], d[1], 0.0));
+    let points = vectors(measured.get(10..16)?);
+    let directions = vectors(measured.get(16..25)?);
+    let pairs = lines.zip(DIRECTIONS).map(|(line, point)| images[point].cross(&line)).zip(directions);
+    let through = (images[0].cross(&images[1]), points[1] - points[0]);
+    let rows: Vec<Matrix3<f64>> = pairs.chain([through]).map(|(l, d)| l * d.transpose()).collect();
+    Some((0..9).flat_map(|k| rows.iter().map(move |row| row.as_slice()[k])).collect())
+}
+
+pub(super) fn relative_pose_focal(random: &mut Random) -> Option<Instance> {
+    let (q, t, f) = (random.rotation(), random.vector(1.0), random.between(0.5, 2.0));
+    let seen = [random.seen(), random.seen()];
+    let points = seen.map(|p| q.inverse() * (p - t));
+    let directions = DIRECTIONS.map(|_| random.vector(1.0).normalize());
+    let lines = DIRECTIONS.iter().zip(&directions).flat_map(|(point, d)| {
+        let (p, d) = (seen[*point], q * d);
+        let image = (d.xy() * p.z - p.xy() * d.z).normalize();
+        [image.x, image.y]
+    });
+    let images = images(&seen).into_iter().map(|v| v * f);
+    let measured = images.chain(lines).chain(flat(&points)).chain(flat(&directions)).collect::<Vec<_>>();
+    let pose = Pose { rotation: matrix(&q), translation: t };
+    let truth = Geometry { focal: Some(f), ..Geometry::of_points(pose, &points) };
+    let parameters = relative_pose_focal_reduced(&measured)?;
+    let near = vec![q.i / q.w, q.j / q.w, q.k / q.w, 1.0 / f];
+    (q.w.abs() > 0.1).then(|| Instance::reduced(measured, parameters, near, truth))
+}
+
+pub(super) fn relative_pose_focal_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
+    let [b, c, d, w] = *root.first_chunk()?;
+    // The camera turned by half a turn has the focal length with the other sign.
+    (w > 0.0).then_some(())?;
+    let rotation = matrix(&UnitQuaternion::from_quaternion(Quaternion::new(1.0, b, c, d)));
+    let points = vectors(measured.get(10..16)?);
+    let rays: Vec<Vector> =
+        rays(measured.get(..4)?).into_iter().map(|x| Vector3::new(w * x.x, w * x.y, 1.0)).collect();
+    // z1 x1 - z2 x2 = R (X1 - X2)
+    let between = rotation * (points[0] - points[1]);
+    let (normal, second) = (rays[0].cross(&rays[1]), between.cross(&rays[1]));
+    let depth = second.dot(&normal) / normal.norm_squared();
+    let translation = rays[0] * depth - rotation * points[0];
+    let pose = Pose { rotation, translation };
+    Some(vec![Geometry { focal: Some(1.0 / w), ..Geometry::of_points(pose, &points) }])
+}

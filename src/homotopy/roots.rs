@@ -1,0 +1,158 @@
+//! What tracks came to, all of an instance in two arrays.
+
+use crate::status::TrackStatus;
+use nalgebra::Complex;
+
+/// What a track came to, besides its point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: TrackStatus,
+    /// The largest equation relative to the size of its terms; infinite unless ok.
+    pub residual: f64,
+    /// How much relative errors of the equations may grow in the root; infinite unless ok.
+    pub condition: f64,
+    /// Steps, all attempts together.
+    pub steps: u32,
+}
+
+impl Outcome {
+    /// No root was found.
+    pub fn failed(status: TrackStatus, steps: u32) -> Self {
+        Self { status, residual: f64::INFINITY, condition: f64::INFINITY, steps }
+    }
+}
+
+/// What a track came to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Root<'a> {
+    /// How it ended.
+    pub status: TrackStatus,
+    /// The root, if the status is ok; else the last point.
+    pub point: &'a [Complex<f64>],
+    /// See [`Outcome`].
+    pub residual: f64,
+    /// See [`Outcome`].
+    pub condition: f64,
+    /// See [`Outcome`].
+    pub steps: u32,
+}
+
+impl Root<'_> {
+    /// A regular root was found.
+    pub fn ok(&self) -> bool {
+        self.status == TrackStatus::Ok
+    }
+}
+
+/// What tracks came to, one after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Roots {
+    unknowns: usize,
+    points: Vec<Complex<f64>>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Roots {
+    /// `points` has `unknowns` numbers for each of `outcomes`.
+    pub(super) fn new(unknowns: usize, points: Vec<Complex<f64>>, outcomes: Vec<Outcome>) -> Self {
+        debug_assert_eq!(points.len(), unknowns * outcomes.len());
+        Self { unknowns, points, outcomes }
+    }
+
+    /// `count` tracks that have no point.
+    pub(super) fn lost(unknowns: usize, count: usize, status: TrackStatus) -> Self {
+        let nan = Complex::new(f64::NAN, f64::NAN);
+        Self::new(unknowns, vec![nan; count * unknowns], vec![Outcome::failed(status, 0); count])
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.outcomes.len()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.outcomes.is_empty()
+    }
+
+    /// Number `k`.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn at(&self, k: usize) -> Root<'_> {
+        let Outcome { status, residual, condition, steps } = self.outcomes[k];
+        let point = &self.points[k * self.unknowns..][..self.unknowns];
+        Root { status, point, residual, condition, steps }
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Root<'_>> {
+        (0..self.len()).map(|k| self.at(k))
+    }
+
+    /// How all of them ended.
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    /// Replaces number `k`; the steps of both count.
+    pub(super) fn replace(&mut self, k: usize, by: Root) {
+        let steps = self.outcomes[k].steps.saturating_add(by.steps);
+        self.put(
+            k,
+            Outcome { status: by.status, residual: by.residual, condition: by.condition, steps },
+            by.point,
+        );
+    }
+
+    /// Replaces number `k` unless that found a root which `by` did not and which is no multiple one; the
+    /// steps of both count.
+    pub(super) fn improve(&mut self, k: usize, by: Root) {
+        if matches!(by.status, TrackStatus::Ok | TrackStatus::Singular) || !self.at(k).ok() {
+            self.replace(k, by);
+        } else {
+            let steps = &mut self.outcomes[k].steps;
+            *steps = steps.saturating_add(by.steps);
+        }
+    }
+
+    pub(super) fn put(&mut self, k: usize, outcome: Outcome, point: &[Complex<f64>]) {
+        self.outcomes[k] = outcome;
+        self.points[k * self.unknowns..][..self.unknowns].copy_from_slice(point);
+    }
+
+    pub(super) fn set_status(&mut self, k: usize, status: TrackStatus) {
+        self.outcomes[k].status = status;
+    }
+
+    /// So many tracks after each other, as the roots of an instance.
+    pub(super) fn instances(self, count: usize) -> Vec<Solution> {
+        let unknowns = self.unknowns;
+        if self.len() == count {
+            return vec![Solution { roots: self }];
+        }
+        let points = self.points.chunks(count * unknowns);
+        let both = points.zip(self.outcomes.chunks(count));
+        both.map(|(p, o)| Solution { roots: Self::new(unknowns, p.to_vec(), o.to_vec()) }).collect()
+    }
+}
+
+/// The roots of an instance, one for each of the start set, in its order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Solution {
+    /// The roots.
+    pub roots: Roots,
+}
+
+impl Solution {
+    /// How many tracks ended with a status.
+    pub fn count(&self, status: TrackStatus) -> usize {
+        self.roots.outcomes.iter().filter(|o| o.status == status).count()
+    }
+
+    /// The roots that were found.
+    pub fn found(&self) -> impl Iterator<Item = Root<'_>> {
+        self.roots.iter().filter(Root::ok)
+    }
+}
