@@ -34,7 +34,7 @@ fn judge(what: &str, solver: &Solver, target: &Numbers, solution: &Solution) -> 
     assert_eq!(solution.roots.len(), solver.start().roots.len(), "{what}");
     for root in solution.roots.iter() {
         assert!(root.residual.is_finite() || !root.ok(), "{what}: {root:?}");
-        assert!(!root.ok() || is_root(solver.system(), &root.point, target), "{what}: {root:?}");
+        assert!(!root.ok() || is_root(solver.system(), root.point, target), "{what}: {root:?}");
     }
     solution.count(TrackStatus::Ok)
 }

@@ -195,7 +195,7 @@ impl Solve {
         let solution = solver.solve(&[target], deadline).remove(0);
         let ms = begin.elapsed().as_secs_f64() * 1e3;
         let geometry = problem.zip(measured).map(|(problem, measured)| {
-            let told = solution.found().map(|root| problem.geometry(solver.system(), &root.point, &measured));
+            let told = solution.found().map(|root| problem.geometry(solver.system(), root.point, &measured));
             told.flatten().collect::<Vec<_>>()
         });
         self.print(&solver, &solution, geometry.unwrap_or_default(), ms);
