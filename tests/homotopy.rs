@@ -34,7 +34,7 @@ fn tracks_of_the_large_problems_come_to_roots() {
         let solution = solver.solve(std::slice::from_ref(&target), None).remove(0);
         let found = solution.found().count();
         assert!(found + 1 >= solution.roots.len(), "{name}: {found} of {}", solution.roots.len());
-        assert!(solution.found().all(|r| is_root(solver.system(), &r.point, &target)), "{name}");
+        assert!(solution.found().all(|r| is_root(solver.system(), r.point, &target)), "{name}");
     }
 }
 
