@@ -8,10 +8,8 @@
 //
 // Where the CPU divides, takes roots and compares sizes this is only as exact as the decision needs,
 // so steps are not the same to the bit; roots are polished at the end.
-#include "lu.cuh"
+#include "approximate.cuh"
 #include "system.cuh"
-
-typedef Complex<double> Z;
 
 #define HISTORY 3
 // Statuses, in the order of src/status.rs; the last one is of no end.
@@ -43,10 +41,9 @@ struct Queue {
 enum Mode { FIRST, AGAIN, ONWARD };
 
 constexpr double SMALL = 1e-8, ROUNDING = 1e-8, MOST_ROUNDING = 1e-5, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-2;
-constexpr double STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
+constexpr double STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, MOST_CONDITION = 4e9, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
 constexpr int CORRECTIONS = 2;
 #define SLOW 4
-#define UNBOUNDED __longlong_as_double(0x7ff0000000000000ll)
 
 constexpr int TILES = WARP / LANES;
 // Slots: unknowns, their rates, coefficients, their rates; constants; the matrix; H and its rate.
@@ -69,84 +66,6 @@ struct Shared {
     // Right sides, and right sides in the order of the pivots.
     Z given[VECTORS][N], right[VECTORS][N];
 };
-
-// 1 / a to twelve digits, without a branch; not finite for what is tiny or not finite.
-__device__ inline double per(double a) {
-#ifdef __CUDA_ARCH__
-    double y;
-    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(a));
-    return fused(y, fused(-a, y, 1.0), y);
-#else
-    return 1.0 / a;
-#endif
-}
-
-__device__ inline float per(float a) {
-#ifdef __CUDA_ARCH__
-    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(a));
-    return a;
-#else
-    return 1.0f / a;
-#endif
-}
-
-// The square root of what is not negative, to six digits.
-__device__ inline double root(double a) {
-#ifdef __CUDA_ARCH__
-    double y;
-    asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(a));
-    return a > 1e-300 && a < UNBOUNDED ? a * y : a;
-#else
-    return sqrt(a);
-#endif
-}
-
-// The binary logarithm and its inverse, to six digits.
-__device__ inline float log2_of(float a) {
-#ifdef __CUDA_ARCH__
-    asm("lg2.approx.ftz.f32 %0, %0;" : "+f"(a));
-    return a;
-#else
-    return log2f(a);
-#endif
-}
-__device__ inline float power_of_2(float a) {
-#ifdef __CUDA_ARCH__
-    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(a));
-    return a;
-#else
-    return exp2f(a);
-#endif
-}
-
-__device__ inline double norm2(Z a) { return fused(a.re, a.re, a.im * a.im); }
-// The conjugate of 1 / a, and the product with a conjugate: changing a sign would take as long as a sum.
-__device__ inline Z conjugate_inverse(Z a) {
-    const double scale = per(norm2(a));
-    return {a.re * scale, a.im * scale};
-}
-__device__ inline Z conjugate_product(Z a, Z b) {
-    return {fused(a.re, b.re, a.im * b.im), fused(a.im, b.re, -(a.re * b.im))};
-}
-__device__ inline Z minus(Z a, Z b) { return {a.re - b.re, a.im - b.im}; }
-__device__ inline Z plus_scaled(Z a, Z b, double by) { return {fused(b.re, by, a.re), fused(b.im, by, a.im)}; }
-
-// As `bounded` of track.rs: what is not a number is the lower one.
-__device__ inline double bounded(double value, double low, double high) {
-    return value > low ? (value < high ? value : high) : low;
-}
-
-// The power of two's part and twenty bits of a number that is not negative, which are ordered like it;
-// what is no number comes last.
-__device__ inline u32 high_bits(double a) { return (u32)__double2hiint(a) & 0x7fffffffu; }
-constexpr u32 INFINITE = 0x7ff00000;
-// The square of EXACT of work.rs.
-constexpr u32 EXACT2 = 0x3da3ca8c;
-
-// The binary logarithm of such a number; a thousand and more if it is not finite.
-__device__ inline float log_of(u32 bits) {
-    return (float)((int)(bits >> 20) - 1023) + log2_of(__uint_as_float(0x3f800000u | (bits & 0xfffff) << 3));
-}
 
 // Sizes are kept as their binary logarithms: no step has this one.
 constexpr float NONE = -1e30f;
@@ -633,7 +552,7 @@ struct Tile {
     // Newton's method from `point` on.
     __device__ Polished refine() {
         Polished found = {point, UNBOUNDED, UNBOUNDED, 0, UNBOUNDED, ~0u};
-        u32 slow = 0;
+        u32 slow = 0, slowest = 0;
         for (int i = 0; i < 8 && found.error > STILL; i++) {
             const Z before = point;
             double residual, condition;
@@ -641,8 +560,9 @@ struct Tile {
             // While corrections get smaller the point gets better.
             if (!(correction < found.error)) break;
             slow = found.error < UNBOUNDED && correction > fmax(0.3 * found.error, STILL) ? slow + 1 : 0;
+            slowest = slow > slowest ? slow : slowest;
             found = {correction > STILL ? point : before, residual, correction, found.moved + correction,
-                     condition, slow};
+                     condition, slowest};
         }
         return found;
     }
@@ -660,7 +580,7 @@ struct Tile {
             if (beside) return found.slow < SLOW;
             const bool crawled = found.slow >= SLOW && found.error > 16 * EPSILON * found.condition;
             const bool known = found.residual < 1e-10 && found.error < 1e-7 && found.moved < 1e-3;
-            if (crawled || !known || !(found.condition < 1e12)) return false;
+            if (crawled || !known || !(found.condition < MOST_CONDITION)) return false;
             points[0] = found.point;
             residual = found.residual;
             condition = found.condition;
@@ -673,82 +593,7 @@ struct Tile {
     }
 };
 
-// Parameters to coefficients: the programs of an instance by a block.
-struct Prepare {
-    // Slots of `TERMS` numbers: parameters, constants, coefficients, others.
-    static constexpr int CONSTANTS = PARAMETERS, COEFFICIENTS = CONSTANTS + PREPARE_CONSTANTS;
-
-    // Runs the program on polynomials of so many terms; `first` and `second` terms of the parameters.
-    template <int COUNT>
-    __device__ static void run(Z* slots, const Z* first, const Z* second) {
-        for (int i = threadIdx.x; i < COEFFICIENTS; i += PREPARE_LANES) {
-            for (int k = 0; k < COUNT; k++) slots[i * COUNT + k] = {0, 0};
-            if (i >= CONSTANTS) {
-                const double* number = PREPARE_NUMBERS + 2 * (i - CONSTANTS);
-                slots[i * COUNT] = {number[0], number[1]};
-            } else if (COUNT == 1) {
-                slots[i] = second[i];
-            } else {
-                slots[i * COUNT] = first[i];
-                slots[i * COUNT + 1] = minus(second[i], first[i]);
-            }
-        }
-        __syncthreads();
-        u64 next = PREPARE_WORDS[threadIdx.x];
-        for (int r = 0; r < PREPARE_ROUNDS; r++) {
-            const u64 word = next;
-            if (r + 1 < PREPARE_ROUNDS) next = PREPARE_WORDS[(r + 1) * PREPARE_LANES + threadIdx.x];
-            const u32 low = (u32)word, high = (u32)(word >> 32);
-            const Z* c = slots + (low >> 16 & 0x7fff) * COUNT;
-            const Z* a = slots + (high & 0x7fff) * COUNT;
-            const Z* b = slots + (high >> 16) * COUNT;
-            Z* to = slots + (low & 0x7fff) * COUNT;
-            const double sign_c = low >> 31 ? -1 : 1, sign_a = high & 0x8000 ? -1 : 1;
-#pragma unroll
-            for (int k = 0; k < COUNT; k++) {
-                Z sum = {0, 0};
-#pragma unroll
-                for (int j = 0; j <= k; j++) {
-                    const Z u = a[j], v = b[k - j];
-                    sum = {fused(-u.im, v.im, fused(u.re, v.re, sum.re)),
-                           fused(u.im, v.re, fused(u.re, v.im, sum.im))};
-                }
-                to[k] = plus_scaled({sign_c * c[k].re, sign_c * c[k].im}, sum, sign_a);
-            }
-            __syncthreads();
-        }
-    }
-};
-
-// Paths of so many instances. from: parameters at their beginning, `apart` numbers from one instance to
-// the next; targets: those at their ends. slots: PREPARE_SLOTS * TERMS for each block, if shared memory
-// has no room. The queue is made new if `fresh`. Others as below.
-extern "C" __global__ void __launch_bounds__(PREPARE_LANES)
-    prepare(const Z* __restrict__ from, u32 apart, const Z* __restrict__ targets, u32 instances, Z* slots,
-            Z* series, Z* ends, Queue* queue, u32 fresh) {
-    constexpr bool FITS = PREPARE_SLOTS * TERMS * sizeof(Z) <= 40 << 10;
-    __shared__ Z own[FITS ? PREPARE_SLOTS * TERMS : 1];
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    // Tracks may get ready meanwhile.
-    asm volatile("griddepcontrol.launch_dependents;");
-#endif
-    if (fresh && blockIdx.x == 0 && threadIdx.x == 0) *queue = {Tile::now(), {}, {}};
-    slots = FITS ? own : slots + (u64)blockIdx.x * PREPARE_SLOTS * TERMS;
-    for (u32 instance = blockIdx.x; instance < instances; instance += gridDim.x) {
-        const Z *start = from + (u64)instance * apart, *target = targets + (u64)instance * PARAMETERS;
-        // The end by itself: the sum of the terms has larger errors.
-        Prepare::run<1>(slots, start, target);
-        for (int k = threadIdx.x; k < C; k += PREPARE_LANES) {
-            ends[(u64)instance * C + k] = slots[Prepare::COEFFICIENTS + k];
-        }
-        __syncthreads();
-        Prepare::run<TERMS>(slots, start, target);
-        for (int k = threadIdx.x; k < C * TERMS; k += PREPARE_LANES) {
-            series[(u64)instance * C * TERMS + k] = slots[Prepare::COEFFICIENTS * TERMS + k];
-        }
-        __syncthreads();
-    }
-}
+#include "prepare.cuh"
 
 // series: coefficients of each instance as polynomials; ends: coefficients at the end; starts: roots at
 // the start. A track is named by instance * roots + root. jobs: how many there are, zero if the queue

@@ -24,7 +24,12 @@ use std::time::Duration;
 type Z = Complex<f64>;
 
 const SOURCE: (&str, &str) = ("homotopy.cu", include_str!("../../kernels/homotopy.cu"));
-const DISTINCT: (&str, &str) = ("distinct.cuh", include_str!("../../kernels/distinct.cuh"));
+/// What it includes of its own.
+const PARTS: [(&str, &str); 3] = [
+    ("approximate.cuh", include_str!("../../kernels/approximate.cuh")),
+    ("prepare.cuh", include_str!("../../kernels/prepare.cuh")),
+    ("distinct.cuh", include_str!("../../kernels/distinct.cuh")),
+];
 const WARP: usize = 32;
 /// Threads that compute the coefficients of an instance.
 const PREPARE_LANES: usize = 256;
@@ -98,9 +103,10 @@ pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usi
     Ok((text, prepare.slots))
 }
 
-fn sources<'a>(system: &'a str, symmetries: &'a str) -> [(&'a str, &'a str); 6] {
+fn sources<'a>(system: &'a str, symmetries: &'a str) -> [(&'a str, &'a str); 8] {
     let made = [("system.cuh", system), ("symmetries.cuh", symmetries)];
-    [SOURCE, made[0], made[1], DISTINCT, HEADERS[0], HEADERS[1]]
+    let [numbers, prepare, distinct] = PARTS;
+    [SOURCE, made[0], made[1], numbers, prepare, distinct, HEADERS[0], HEADERS[1]]
 }
 
 /// Terms of a coefficient as a polynomial on the path.

@@ -342,7 +342,7 @@ impl<'a> Tracker<'a> {
         }
         let mut error: Reals = [f64::INFINITY; WIDTH];
         let mut moved: Reals = [0.0; WIDTH];
-        let mut slow = [0; WIDTH];
+        let (mut slow, mut slowest) = ([0; WIDTH], [0; WIDTH]);
         let mut best: Vec<Option<Polished>> = vec![None; roots.len()];
         for _ in 0..MOST {
             let before: Vec<Vec<Complex<f64>>> = (0..roots.len()).map(|l| self.point(l)).collect();
@@ -355,6 +355,7 @@ impl<'a> Tracker<'a> {
                 let point = if quality.correction[l] > STILL { self.point(l) } else { before };
                 let crawls = quality.correction[l] > (0.3 * error[l]).max(STILL) && error[l] < f64::INFINITY;
                 slow[l] = if crawls { slow[l] + 1 } else { 0 };
+                slowest[l] = slow[l].max(slowest[l]);
                 error[l] = quality.correction[l];
                 moved[l] += quality.correction[l];
                 let (residual, condition) = (quality.residual[l], quality.condition[l]);
@@ -364,7 +365,7 @@ impl<'a> Tracker<'a> {
                     error: error[l],
                     condition,
                     moved: moved[l],
-                    slow: slow[l],
+                    slow: slowest[l],
                 });
             }
         }
@@ -414,8 +415,9 @@ const RESIDUAL: f64 = 1e-10;
 const ERROR: f64 = 1e-7;
 /// Polishing that moves a root further than this has left it.
 const MOVED: f64 = 1e-3;
-/// Relative errors of the equations may grow so much in a regular root.
-const CONDITION: f64 = 1e12;
+/// Relative errors of the equations may grow so much in a root: their rounding moves it by less than the
+/// distance of different roots.
+const CONDITION: f64 = 4e9;
 /// Beyond this a root may be a multiple one: known to 1e-7, that has such a condition.
 const DOUBTFUL: f64 = 1e7;
 /// How far beside a root Newton's method is tried, relative to its coordinates: as far as different

@@ -1,0 +1,83 @@
+// Numbers of the tracker: as exact as decisions about steps need them, and no slower. Part of homotopy.cu.
+#include "lu.cuh"
+
+typedef Complex<double> Z;
+#define UNBOUNDED __longlong_as_double(0x7ff0000000000000ll)
+
+// 1 / a to twelve digits, without a branch; not finite for what is tiny or not finite.
+__device__ inline double per(double a) {
+#ifdef __CUDA_ARCH__
+    double y;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(a));
+    return fused(y, fused(-a, y, 1.0), y);
+#else
+    return 1.0 / a;
+#endif
+}
+
+__device__ inline float per(float a) {
+#ifdef __CUDA_ARCH__
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(a));
+    return a;
+#else
+    return 1.0f / a;
+#endif
+}
+
+// The square root of what is not negative, to six digits.
+__device__ inline double root(double a) {
+#ifdef __CUDA_ARCH__
+    double y;
+    asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(a));
+    return a > 1e-300 && a < UNBOUNDED ? a * y : a;
+#else
+    return sqrt(a);
+#endif
+}
+
+// The binary logarithm and its inverse, to six digits.
+__device__ inline float log2_of(float a) {
+#ifdef __CUDA_ARCH__
+    asm("lg2.approx.ftz.f32 %0, %0;" : "+f"(a));
+    return a;
+#else
+    return log2f(a);
+#endif
+}
+__device__ inline float power_of_2(float a) {
+#ifdef __CUDA_ARCH__
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(a));
+    return a;
+#else
+    return exp2f(a);
+#endif
+}
+
+__device__ inline double norm2(Z a) { return fused(a.re, a.re, a.im * a.im); }
+// The conjugate of 1 / a, and the product with a conjugate: changing a sign would take as long as a sum.
+__device__ inline Z conjugate_inverse(Z a) {
+    const double scale = per(norm2(a));
+    return {a.re * scale, a.im * scale};
+}
+__device__ inline Z conjugate_product(Z a, Z b) {
+    return {fused(a.re, b.re, a.im * b.im), fused(a.im, b.re, -(a.re * b.im))};
+}
+__device__ inline Z minus(Z a, Z b) { return {a.re - b.re, a.im - b.im}; }
+__device__ inline Z plus_scaled(Z a, Z b, double by) { return {fused(b.re, by, a.re), fused(b.im, by, a.im)}; }
+
+// As `bounded` of track.rs: what is not a number is the lower one.
+__device__ inline double bounded(double value, double low, double high) {
+    return value > low ? (value < high ? value : high) : low;
+}
+
+// The power of two's part and twenty bits of a number that is not negative, which are ordered like it;
+// what is no number comes last.
+__device__ inline u32 high_bits(double a) { return (u32)__double2hiint(a) & 0x7fffffffu; }
+constexpr u32 INFINITE = 0x7ff00000;
+// The square of EXACT of work.rs.
+constexpr u32 EXACT2 = 0x3da3ca8c;
+
+// The binary logarithm of such a number; a thousand and more if it is not finite.
+__device__ inline float log_of(u32 bits) {
+    return (float)((int)(bits >> 20) - 1023) + log2_of(__uint_as_float(0x3f800000u | (bits & 0xfffff) << 3));
+}
