@@ -41,7 +41,7 @@ struct Queue {
 enum Mode { FIRST, AGAIN, ONWARD };
 
 constexpr double SMALL = 1e-8, ROUNDING = 1e-8, MOST_ROUNDING = 1e-5, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-2;
-constexpr double STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, MOST_CONDITION = 4e9, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
+constexpr double STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, MOST_CONDITION = 1e12, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
 constexpr int CORRECTIONS = 2;
 #define SLOW 4
 
