@@ -6,6 +6,12 @@
 
 #define CLIQUE_THREADS 64
 #define CLIQUE_WARPS (CLIQUE_THREADS / WARP)
+// Blocks that a multiprocessor holds at least: fewer of the newer ones, for which more registers are needed.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define CLIQUE_BLOCKS 6
+#else
+#define CLIQUE_BLOCKS 8
+#endif
 // Words of a row that are looked at together: a thread has 16 bytes.
 #define STRETCH_WORDS (2 * CLIQUE_THREADS)
 // Candidates at a time, and those of a thread.
@@ -273,7 +279,7 @@ __device__ inline void search(const Work& m, Totals& totals, u32 p, Clique& c) {
 
 // Puts the pivots in order, best first, and gives slot p * per_pivot + t triple t of pivot p as
 // (u, v, w, score); score zero means none. Each slot also gets its pose.
-extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS, 8) cliques(const Memory memory, const u32 round) {
+extern "C" __global__ void __launch_bounds__(CLIQUE_THREADS, CLIQUE_BLOCKS) cliques(const Memory memory, const u32 round) {
     const Work m(memory, round);
     begin(m, round, CLIQUES);
     __shared__ Clique shared;
