@@ -21,18 +21,31 @@ fn equations(
     (values[..n].to_vec(), DMatrix::from_column_slice(n, n, &values[n..]))
 }
 
+/// A step of Newton's method: to where, and how far relative to the coordinates; `None` if it cannot tell.
+fn step(
+    system: &System,
+    root: &[Complex<f64>],
+    parameters: &[Complex<f64>],
+) -> Option<(Vec<Complex<f64>>, f64)> {
+    let (h, jacobian) = equations(system, root, parameters);
+    let step = jacobian.lu().solve(&DVector::from_vec(h))?;
+    let moved: Vec<_> = root.iter().zip(step.iter()).map(|(x, d)| x - d).collect();
+    let far = distance(root, &moved);
+    Some((moved, far))
+}
+
+/// A root is moved by less.
+pub const CORRECTION: f64 = 1e-6;
+
 /// How far Newton's method moves a point, relative to its coordinates: an estimate of the error of a
 /// root. Infinite if it cannot tell.
 pub fn correction(system: &System, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> f64 {
-    let (h, jacobian) = equations(system, root, parameters);
-    let Some(step) = jacobian.lu().solve(&DVector::from_vec(h)) else { return f64::INFINITY };
-    let moved: Vec<_> = root.iter().zip(step.iter()).map(|(x, d)| x - d).collect();
-    distance(root, &moved)
+    step(system, root, parameters).map_or(f64::INFINITY, |(_, far)| far)
 }
 
 /// Newton's method leaves the point where it is.
 pub fn is_root(system: &System, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> bool {
-    correction(system, root, parameters) < 1e-6
+    correction(system, root, parameters) < CORRECTION
 }
 
 /// Where Newton's method goes from a point.
@@ -42,10 +55,7 @@ pub fn newton(
     parameters: &[Complex<f64>],
 ) -> Option<Vec<Complex<f64>>> {
     for _ in 0..50 {
-        let (h, jacobian) = equations(system, &root, parameters);
-        let step = jacobian.lu().solve(&DVector::from_vec(h))?;
-        let moved: Vec<_> = root.iter().zip(step.iter()).map(|(x, d)| x - d).collect();
-        let far = distance(&root, &moved);
+        let (moved, far) = step(system, &root, parameters)?;
         root = moved;
         if far < 1e-12 {
             return Some(root);

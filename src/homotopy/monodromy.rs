@@ -80,21 +80,34 @@ pub fn monodromy(
     let mut state = Progress { loops: 0, quiet: 0, roots: roots.len() };
     let over = |deadline: Option<Instant>| deadline.is_some_and(|end| Instant::now() >= end);
     while state.quiet < options.quiet && roots.len() < options.most && !over(options.deadline) {
-        let corners = [draw(system, options, &mut random), draw(system, options, &mut random)];
-        let legs = [(&base, &corners[0]), (&corners[0], &corners[1]), (&corners[1], &base)];
-        let mut carried = roots.clone();
-        for (from, to) in legs {
-            let path = compiled.path(from, to);
-            carried = carry(&compiled, settings, &path, &carried, options.deadline);
-        }
-        let before = roots.len();
-        roots.extend(carried.into_iter().filter(|root| found.insert(root)));
-        state.loops += 1;
-        state.quiet = if roots.len() > before { 0 } else { state.quiet + 1 };
-        state.roots = roots.len();
+        let [first, second] = [draw(system, options, &mut random), draw(system, options, &mut random)];
+        let corners = [&base, &first, &second, &base];
+        go_round(&compiled, settings, corners, &mut roots, &mut found, &mut state, options.deadline);
         progress(state);
     }
     Ok(StartSet { parameters: base, roots, note: String::new() })
+}
+
+/// Carries roots around a loop of parameters; what is new joins them.
+fn go_round(
+    compiled: &Compiled,
+    settings: Settings,
+    corners: [&Vec<Complex<f64>>; 4],
+    roots: &mut Vec<Vec<Complex<f64>>>,
+    found: &mut Distinct,
+    state: &mut Progress,
+    deadline: Option<Instant>,
+) {
+    let mut carried = roots.clone();
+    for leg in corners.windows(2) {
+        let path = compiled.path(leg[0], leg[1]);
+        carried = carry(compiled, settings, &path, &carried, deadline);
+    }
+    let before = roots.len();
+    roots.extend(carried.into_iter().filter(|root| found.insert(root)));
+    state.loops += 1;
+    state.quiet = if roots.len() > before { 0 } else { state.quiet + 1 };
+    state.roots = roots.len();
 }
 
 /// The ends of those that arrive, at once or with more care.
@@ -241,18 +254,9 @@ pub fn trace_test(
         if options.deadline.is_some_and(|end| Instant::now() >= end) {
             return None;
         }
-        let corners =
-            [with(base.clone()), with(cut(&mut random)), with(cut(&mut random)), with(base.clone())];
-        let mut carried = points.clone();
-        for pair in corners.windows(2) {
-            let path = compiled.path(&pair[0], &pair[1]);
-            carried = carry(&compiled, settings, &path, &carried, options.deadline);
-        }
-        let before = points.len();
-        points.extend(carried.into_iter().filter(|point| found.insert(point)));
-        state.loops += 1;
-        state.quiet = if points.len() > before { 0 } else { state.quiet + 1 };
-        state.roots = points.len();
+        let [home, one, other] = [base.clone(), cut(&mut random), cut(&mut random)].map(with);
+        let corners = [&home, &one, &other, &home];
+        go_round(&compiled, settings, corners, &mut points, &mut found, &mut state, options.deadline);
         progress(state);
         if state.quiet > 0 {
             let to = |k: f64| {

@@ -1,6 +1,6 @@
 //! How many of the roots that are there are found.
 
-use super::check::{correction, newton};
+use super::check::{correction, newton, CORRECTION};
 use super::distinct::Distinct;
 use super::operations::Operations;
 use super::precision::Precision;
@@ -128,11 +128,10 @@ pub fn recall(
         for _ in 1..repeats {
             solution = solve();
         }
-        let mut distinct = Distinct::new(system);
+        let distinct = solution.distinct(system);
         for root in solution.found() {
-            distinct.insert(root.point);
             let error = correction(system, root.point, &target);
-            recall.wrong += usize::from(error.is_nan() || error > 1e-6);
+            recall.wrong += usize::from(error.is_nan() || error >= CORRECTION);
             recall.precision.residuals.add(root.residual);
             recall.precision.errors.add(error);
         }
@@ -141,8 +140,8 @@ pub fn recall(
         for status in TrackStatus::ALL {
             *recall.counts.entry(status.name()).or_default() += solution.count(*status);
         }
-        recall.steps += solution.roots.iter().map(|r| f64::from(r.steps)).sum::<f64>();
-        recall.longest += f64::from(solution.roots.iter().map(|r| r.steps).max().unwrap_or(0));
+        recall.steps += solution.steps();
+        recall.longest += f64::from(solution.longest());
         let Some(instance) = instance else { continue };
         recall.truths += 1;
         let truth = newton(system, instance.near.clone(), &target);
@@ -180,14 +179,7 @@ fn median(times: &mut [f64]) -> Option<f64> {
 
 /// Both solutions have the same roots up to symmetry; the number they share, and of each alone.
 pub fn compare(system: &System, a: &Solution, b: &Solution) -> (usize, usize, usize) {
-    let mut first = Distinct::new(system);
-    a.found().for_each(|r| {
-        first.insert(r.point);
-    });
-    let mut second = Distinct::new(system);
-    b.found().for_each(|r| {
-        second.insert(r.point);
-    });
+    let [first, second] = [a, b].map(|solution| solution.distinct(system));
     let shared = |list: &Solution, other: &Distinct| {
         let mut seen = Distinct::new(system);
         list.found().filter(|r| seen.insert(r.point) && other.find(r.point).is_some()).count()

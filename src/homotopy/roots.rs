@@ -1,5 +1,7 @@
 //! What tracks came to, all of an instance in two arrays.
 
+use super::distinct::Distinct;
+use super::system::System;
 use crate::status::TrackStatus;
 use nalgebra::Complex;
 
@@ -154,5 +156,24 @@ impl Solution {
     /// The roots that were found.
     pub fn found(&self) -> impl Iterator<Item = Root<'_>> {
         self.roots.iter().filter(Root::ok)
+    }
+
+    /// Those of them that are neither the same nor images of each other.
+    pub fn distinct<'s>(&self, system: &'s System) -> Distinct<'s> {
+        let mut distinct = Distinct::new(system);
+        self.found().for_each(|root| {
+            distinct.insert(root.point);
+        });
+        distinct
+    }
+
+    /// Steps of all tracks together.
+    pub fn steps(&self) -> f64 {
+        self.roots.iter().map(|root| f64::from(root.steps)).sum()
+    }
+
+    /// Steps of the longest track.
+    pub fn longest(&self) -> u32 {
+        self.roots.iter().map(|root| root.steps).max().unwrap_or(0)
     }
 }

@@ -292,10 +292,7 @@ impl Solver {
 
     /// Puts those of `ends` that are new in the place of tracks that found nothing.
     fn fill<'r>(&self, solution: &mut Solution, ends: impl Iterator<Item = Root<'r>>) {
-        let mut known = Distinct::new(&self.system);
-        solution.found().for_each(|r| {
-            known.insert(r.point);
-        });
+        let mut known = solution.distinct(&self.system);
         let mut new = ends.filter(|r| r.ok() && known.insert(r.point));
         for k in 0..solution.roots.len() {
             if is_unresolved(solution.roots.at(k).status) {

@@ -6,7 +6,6 @@
 //! disturbed: as large as those they lead to, with the same structure, and a quarter turn away from
 //! all that are real, among which the singular ones lie close. Half of the trials then vary the best.
 
-use super::distinct::Distinct;
 use super::monodromy::normal;
 use super::solver::Solver;
 use super::start::StartSet;
@@ -56,14 +55,10 @@ impl Cost {
 pub fn cost(solver: &Solver, targets: &[Numbers], deadline: Option<Instant>) -> Cost {
     let mut sum = Cost::default();
     for solution in solver.solve(targets, deadline) {
-        let mut distinct = Distinct::new(solver.system());
-        solution.found().for_each(|r| {
-            distinct.insert(r.point);
-        });
         let count = solution.roots.len().max(1) as f64;
-        sum.steps += solution.roots.iter().map(|r| f64::from(r.steps)).sum::<f64>() / count;
-        sum.longest += f64::from(solution.roots.iter().map(|r| r.steps).max().unwrap_or(0));
-        sum.found += distinct.count() as f64 / count;
+        sum.steps += solution.steps() / count;
+        sum.longest += f64::from(solution.longest());
+        sum.found += solution.distinct(solver.system()).count() as f64 / count;
     }
     let count = targets.len().max(1) as f64;
     Cost { steps: sum.steps / count, longest: sum.longest / count, found: sum.found / count }
