@@ -8,6 +8,8 @@
 //
 // Where the CPU divides, takes roots and compares sizes this is only as exact as the decision needs,
 // so steps are not the same to the bit; roots are polished at the end.
+// In single precision only tracks are followed: the host makes coefficients, polishes roots and tells
+// them apart.
 #include "approximate.cuh"
 #include "system.cuh"
 
@@ -17,8 +19,8 @@ enum Status { OK, DIVERGED, SINGULAR, MIN_STEP, BUDGET, DUPLICATE, RUNNING = 99 
 
 // See `Settings` of track.rs.
 struct Settings {
-    double tolerance, contraction, min_step, infinity, end_zone, brief;
-    u64 max_steps;
+    float tolerance, contraction, min_step, infinity, end_zone, brief;
+    u32 max_steps;
 };
 
 // What came of a track, besides its point.
@@ -40,8 +42,10 @@ struct Queue {
 // Tracks from the start; again, to be better than they were; from where they came to.
 enum Mode { FIRST, AGAIN, ONWARD };
 
-constexpr double SMALL = 1e-8, ROUNDING = 1e-8, MOST_ROUNDING = 1e-5, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-2;
-constexpr double STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, MOST_CONDITION = 1e12, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
+// Numbers of track.rs; single precision has larger errors.
+constexpr real ROUNDING = SINGLE ? 1e-5 : 1e-8, MOST_ROUNDING = SINGLE ? 1e-3 : 1e-5;
+constexpr real SMALL = 1e-8, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-2;
+constexpr real STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, MOST_CONDITION = 1e12, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
 constexpr int CORRECTIONS = 2;
 #define SLOW 4
 
@@ -71,26 +75,26 @@ struct Shared {
 constexpr float NONE = -1e30f;
 
 struct Track {
-    double time, step, target;
+    real time, step, target;
     // The length of the attempt; how far back the other points are; inverses of the distances between
     // the first and the second point, the first and the third, the second and the third.
-    double made, gap1, gap2, per1, per2, per12;
+    real made, gap1, gap2, per1, per2, per12;
     // The length goes with this power of the error.
     float exponent;
     // A correction of this size may be rounding errors.
     float rounding;
     // The first correction of an attempt that failed just before; the longest of these attempts.
     float failed;
-    double longest;
+    real longest;
     // Since when it grows as a path to infinity does: what was left then, or zero, and how fast it grew.
-    double since, grew;
+    real since, grew;
     u32 known, steps;
 
     // Chooses where the next attempt goes.
     __device__ void plan() {
         if (known == 0) return;
         // Not a tiny step at the end.
-        target = time + 1.01 * step >= 1 ? 1 : time + step;
+        target = time + real(1.01) * step >= 1 ? 1 : time + step;
         made = target - time;
         const float length = (float)made;
         float power = 1;
@@ -137,7 +141,7 @@ struct Tile {
     // The corrected point and its rate.
     Z point, rate;
     // Squares below this count as this where sizes are relative; the inverse of this lane's.
-    double floor, per_square;
+    real floor, per_square;
 
     // Of the lanes of this tile. Waiting for a number that the compiler knows is faster.
     __device__ u32 mask() const { return LANES == WARP ? FULL : FULL >> (WARP - LANES) << first; }
@@ -157,9 +161,9 @@ struct Tile {
     }
 
     // The largest of numbers of all lanes that are not negative, nearly.
-    __device__ double largest(double value) const {
+    __device__ real largest(real value) const {
         const u32 bits = most(high_bits(value));
-        return bits > INFINITE ? UNBOUNDED : __hiloint2double((int)bits, 0);
+        return bits > INFINITE ? real(UNBOUNDED) : of_bits(bits);
     }
 
     __device__ void run(const u64* program, int rounds) {
@@ -179,11 +183,6 @@ struct Tile {
                                           fused(a.im, b.re, fused(a.re, b.im, c.im))};
             sync();
         }
-    }
-
-    // With another sign if that bit is set.
-    __device__ static double flipped(double a, int sign) {
-        return __hiloint2double(__double2hiint(a) ^ sign, __double2loint(a));
     }
 
     __device__ void load_row() {
@@ -270,7 +269,7 @@ struct Tile {
         }
     }
 
-    __device__ double of_owner(double value) const {
+    __device__ real of_owner(real value) const {
         return __shfl_sync(mask(), value, first + owner);
     }
 
@@ -280,25 +279,25 @@ struct Tile {
 
     // Makes sizes relative to the point.
     __device__ void measure() {
-        const double mine = norm2(point);
+        const real mine = norm2(point);
         per_square = per(mine > floor ? mine : floor);
     }
 
     // What `relative` asks for, from the largest coordinate squared.
-    __device__ void set_floor(double size2) {
-        const double least = 1e-4 * (size2 < 1.0 ? size2 : 1.0);
+    __device__ void set_floor(real size2) {
+        const real least = real(1e-4) * (size2 < 1 ? size2 : 1);
         floor = least > SMALL * SMALL ? least : SMALL * SMALL;
     }
 
     // The predicted point and rate, by Hermite's interpolation.
     __device__ void predict(const Track& track) {
-        const double a = track.made, b = a + track.gap1, c = a + track.gap2;
-        const double p1 = track.per1, p2 = track.per2, p12 = track.per12;
+        const real a = track.made, b = a + track.gap1, c = a + track.gap2;
+        const real p1 = track.per1, p2 = track.per2, p12 = track.per12;
         point = points[0];
         rate = {0, 0};
         // Lagrange's polynomials: value and slope at the target, slope at their points.
         if (track.known == HISTORY) {
-            const double p = p1 * p2, q = p1 * p12, r = p2 * p12;
+            const real p = p1 * p2, q = p1 * p12, r = p2 * p12;
             add(0, a, b * c * p, (b + c) * p, p1 + p2);
             add(1, b, -(a * c) * q, -(a + c) * q, p12 - p1);
             add(2, c, a * b * r, (a + b) * r, -p2 - p12);
@@ -310,10 +309,10 @@ struct Tile {
         }
     }
 
-    __device__ void add(int i, double from, double value, double slope, double own) {
-        const double square = value * value, change = 2 * value * slope;
+    __device__ void add(int i, real from, real value, real slope, real own) {
+        const real square = value * value, change = 2 * value * slope;
         if (i > 0) {
-            const double bend = 1 - 2 * from * own;
+            const real bend = 1 - 2 * from * own;
             const Z back = minus(points[i], points[0]);
             point = plus_scaled(point, back, bend * square);
             rate = plus_scaled(rate, back, bend * change - 2 * own * square);
@@ -325,7 +324,7 @@ struct Tile {
     // As `attempt` of work.rs: sizes of both corrections, relative to the point, and of the point, all
     // squared, as bits.
     __device__ void attempt(const Track& track, const Z* from, u32& first2, u32& second2, u32& size2) {
-        const double t = track.target;
+        const real t = track.target;
 #pragma unroll
         for (int i = 0; i < PER_LANE; i++) {
             const u32 k = lane + i * LANES;
@@ -373,14 +372,14 @@ struct Tile {
     }
 
     // How fast the largest coordinate grows, as `growth` of track.rs.
-    __device__ double growth(double target) const {
+    __device__ real growth(real target) const {
         sync();
         if (is_row) {
             shared.right[0][lane] = points[0];
             shared.right[1][lane] = rates[0];
         }
         sync();
-        double size = 0, growth = 0;
+        real size = 0, growth = 0;
         for (int i = 0; i < N; i++) {
             const Z x = shared.right[0][i], v = shared.right[1][i];
             if (norm2(x) > size) {
@@ -402,25 +401,25 @@ struct Tile {
         const float most = track.known == 0 ? -10 : limits.tolerance + 3;
         const bool good = first <= most && (still || ratio <= limits.contraction) && size2 < INFINITE;
         track.steps++;
-        const double made = track.made;
+        const real made = track.made;
         if (!good) {
             if (track.known == 0) return SINGULAR;
             if (track.steps >= settings.max_steps) return BUDGET;
             // A shorter step that predicts no better: what is left is rounding, unless the end is singular.
             const bool again = track.failed > NONE;
-            const double longest = again ? track.longest : made;
+            const real longest = again ? track.longest : made;
             const float rounding = fminf(2 + fmaxf(first, second), limits.most_rounding);
             const bool near = 1 - track.time < NEAR_END;
             const bool no_better = !near && again && first > track.failed - 1.737f;
             if (no_better && first < limits.most_rounding && rounding > track.rounding) {
                 track.rounding = rounding;
                 track.failed = NONE;
-                track.step = 0.5 * longest;
+                track.step = longest / 2;
                 return RUNNING;
             }
             track.failed = first;
             track.longest = longest;
-            track.step = bounded(made * track.stretch(error), 0.1 * made, 0.5 * made);
+            track.step = bounded(made * track.stretch(error), made * real(0.1), made / 2);
             if (track.step < settings.min_step) return near ? SINGULAR : MIN_STEP;
             return RUNNING;
         }
@@ -432,24 +431,24 @@ struct Tile {
         }
         points[0] = point;
         rates[0] = rate;
-        const double size = __hiloint2double((int)size2, 0);
+        const real size = of_bits(size2);
         set_floor(size);
         if (track.known == 0) {
             track.known = 1;
             track.step = FIRST_STEP;
             return RUNNING;
         }
-        const double left = 1 - track.target;
-        const double wanted = made * track.stretch(error);
+        const real left = 1 - track.target;
+        const real wanted = made * track.stretch(error);
         const bool full = track.known == HISTORY;
         track.advance();
         if (left <= 0) return OK;
-        track.step = full ? bounded(wanted, 0.1 * made, 2 * made) : bounded(wanted, made, 4 * made);
-        if (size > settings.infinity * settings.infinity) return DIVERGED;
-        if (left < 1e3 * settings.end_zone) {
-            const double rate = growth(track.target);
+        track.step = full ? bounded(wanted, made * real(0.1), 2 * made) : bounded(wanted, made, 4 * made);
+        if (size > real(settings.infinity) * settings.infinity) return DIVERGED;
+        if (left < 1000 * settings.end_zone) {
+            const real rate = growth(track.target);
             const bool grows = rate > GROWTH;
-            if (!(grows && size > 1e8)) {
+            if (!(grows && size > real(1e8))) {
                 track.since = track.grew = 0;
             } else if (track.since == 0 || left < track.since / FAR) {
                 // A path to a large root grows ever more slowly.
@@ -465,7 +464,7 @@ struct Tile {
     // Follows the root; a `budget` in nanoseconds since `begin` ends it.
     __device__ Status follow(Track& track, const Z* from, Z start, const Settings& settings, u64 begin,
                              u64 budget) {
-        const Limits limits = {log2_of((float)settings.tolerance), log2_of((float)settings.contraction),
+        const Limits limits = {log2_of(settings.tolerance), log2_of(settings.contraction),
                                log2_of((float)MOST_ROUNDING)};
         point = start;
         rate = {0, 0};
@@ -506,21 +505,21 @@ struct Tile {
     }
 
     // One Newton correction of `point`, as `newton` of work.rs; gives the size of the correction.
-    __device__ double newton(double& residual, double& condition) {
+    __device__ real newton(real& residual, real& condition) {
         if (is_row) shared.slots[lane] = point;
         sync();
         run(words, JACOBIAN_ROUNDS);
         load_row();
-        const double size = root(largest(norm2(point)));
-        const double least = fmax(0.01 * (size < 1 ? size : 1), SMALL);
+        const real size = root(largest(norm2(point)));
+        const real least = fmax(real(0.01) * (size < 1 ? size : 1), SMALL);
         set_floor(size * size);
         measure();
         if (is_row) shared.right[0][lane].re = fmax(root(norm2(point)), least);
         sync();
-        double scale = 0;
+        real scale = 0;
 #pragma unroll
         for (int j = 0; j < N; j++) scale = fused(root(norm2(row[j])), shared.right[0][j].re, scale);
-        const double h = is_row ? root(norm2(shared.slots[H + lane])) : 0;
+        const real h = is_row ? root(norm2(shared.slots[H + lane])) : 0;
         if (is_row) {
             shared.given[0][lane] = shared.slots[H + lane];
             shared.given[1][lane] = {0x5a5a5a5a5a5a5a5aull >> lane & 1 ? scale : -scale, 0};
@@ -532,34 +531,34 @@ struct Tile {
         solve(shared.given[0], b);
         const u32 grown[2] = {relative(b[1]), relative(b[2])};
         condition = root_of(grown[0] > grown[1] ? grown[0] : grown[1]);
-        const double correction = root_of(relative(b[0]));
+        const real correction = root_of(relative(b[0]));
         point = minus(point, b[0]);
         return correction;
     }
 
     // The square root of a number given by its bits.
-    __device__ static double root_of(u32 bits) {
-        return bits >= INFINITE ? UNBOUNDED : root(__hiloint2double((int)bits, 0));
+    __device__ static real root_of(u32 bits) {
+        return bits >= INFINITE ? real(UNBOUNDED) : root(of_bits(bits));
     }
 
     // What Newton's method found: see `Polished` of track.rs.
     struct Polished {
         Z point;
-        double residual, error, moved, condition;
+        real residual, error, moved, condition;
         u32 slow;
     };
 
     // Newton's method from `point` on.
     __device__ Polished refine() {
-        Polished found = {point, UNBOUNDED, UNBOUNDED, 0, UNBOUNDED, ~0u};
+        Polished found = {point, real(UNBOUNDED), real(UNBOUNDED), 0, real(UNBOUNDED), ~0u};
         u32 slow = 0, slowest = 0;
         for (int i = 0; i < 8 && found.error > STILL; i++) {
             const Z before = point;
-            double residual, condition;
-            const double correction = newton(residual, condition);
+            real residual, condition;
+            const real correction = newton(residual, condition);
             // While corrections get smaller the point gets better.
             if (!(correction < found.error)) break;
-            slow = found.error < UNBOUNDED && correction > fmax(0.3 * found.error, STILL) ? slow + 1 : 0;
+            slow = found.error < UNBOUNDED && correction > fmax(real(0.3) * found.error, STILL) ? slow + 1 : 0;
             slowest = slow > slowest ? slow : slowest;
             found = {correction > STILL ? point : before, residual, correction, found.moved + correction,
                      condition, slowest};
@@ -569,7 +568,7 @@ struct Tile {
 
     // Polishes the last point with the coefficients of the path's end; true if it is a regular root, as
     // `is_regular` of track.rs has it. What was not reached by a `long_step` may be a multiple one.
-    __device__ bool polish(const Z* coefficients, bool long_step, double& residual, double& condition) {
+    __device__ bool polish(const Z* coefficients, bool long_step, real& residual, real& condition) {
         for (u32 k = lane; k < C; k += LANES) shared.slots[COEFFICIENTS + k] = coefficients[k];
         sync();
         point = points[0];
@@ -586,14 +585,16 @@ struct Tile {
             condition = found.condition;
             if (condition < DOUBTFUL && long_step) return true;
             point = found.point;
-            const double size = root(largest(norm2(point)));
-            const double least = fmax(0.01 * (size < 1 ? size : 1), SMALL);
+            const real size = root(largest(norm2(point)));
+            const real least = fmax(real(0.01) * (size < 1 ? size : 1), SMALL);
             point.re += fmax(root(norm2(point)), least) * BESIDE / (lane + 1);
         }
     }
 };
 
+#if !SINGLE
 #include "prepare.cuh"
+#endif
 
 // series: coefficients of each instance as polynomials; ends: coefficients at the end; starts: roots at
 // the start. A track is named by instance * roots + root. jobs: how many there are, zero if the queue
@@ -617,7 +618,8 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     // What earlier kernels wrote is there after this.
     arrive();
     if (jobs == 0) jobs = queue->count[level];
-    const u64 begin = queue->begin;
+    // Without a kernel before this one it begins now.
+    const u64 begin = queue->begin ? queue->begin : Tile::now();
     const u32 first = lane_id() - lane;
     Tile tile = {shared, words, lane, first, lane < N};
     tile.owner = lane;
@@ -630,11 +632,11 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
             const u32 instance = name / roots;
             const Z* start = mode == ONWARD ? points + (u64)at * N : starts + (u64)(name % roots) * N;
             Track track;
-            double residual = UNBOUNDED, condition = UNBOUNDED;
+            real residual = UNBOUNDED, condition = UNBOUNDED;
             Status status = tile.follow(track, series + (u64)instance * C * TERMS,
                                         tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
             const bool long_step = track.gap1 > settings.brief;
-            if (status == OK && !tile.polish(ends + (u64)instance * C, long_step, residual, condition)) {
+            if (status == OK && !SINGLE && !tile.polish(ends + (u64)instance * C, long_step, residual, condition)) {
                 status = SINGULAR;
                 residual = condition = UNBOUNDED;
             }
@@ -651,4 +653,6 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     }
 }
 
+#if !SINGLE
 #include "distinct.cuh"
+#endif

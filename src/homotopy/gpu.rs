@@ -91,13 +91,13 @@ pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usi
     for (name, value) in numbers {
         let _ = writeln!(text, "constexpr int {name} = {value};");
     }
-    for (name, schedule) in [("", &schedule), ("PREPARE_", &prepare)] {
+    for (name, real, schedule) in [("", "real", &schedule), ("PREPARE_", "double", &prepare)] {
         let constants = schedule.constants.iter().map(|v| format!("{:?}, {:?}", v.re, v.im));
         let constants = constants.collect::<Vec<_>>().join(", ");
         let words = schedule.words.iter().flatten().map(|w| format!("{w:#x}"));
         // Never empty.
         let words = words.chain(["0".to_owned()]).collect::<Vec<_>>().join(",\n");
-        let _ = writeln!(text, "__device__ const double {name}NUMBERS[] = {{{constants}}};");
+        let _ = writeln!(text, "__device__ const {real} {name}NUMBERS[] = {{{constants}}};");
         let _ = writeln!(text, "__device__ const u64 {name}WORDS[] = {{{words}}};");
     }
     Ok((text, prepare.slots))
@@ -118,25 +118,25 @@ fn terms(compiled: &Compiled) -> usize {
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct DeviceSettings {
-    tolerance: f64,
-    contraction: f64,
-    min_step: f64,
-    infinity: f64,
-    end_zone: f64,
-    brief: f64,
-    max_steps: u64,
+    tolerance: f32,
+    contraction: f32,
+    min_step: f32,
+    infinity: f32,
+    end_zone: f32,
+    brief: f32,
+    max_steps: u32,
 }
 
 impl From<Settings> for DeviceSettings {
     fn from(settings: Settings) -> Self {
         Self {
-            tolerance: settings.tolerance,
-            contraction: settings.contraction,
-            min_step: settings.min_step,
-            infinity: settings.infinity,
-            end_zone: settings.end_zone,
-            brief: settings.brief,
-            max_steps: u64::from(settings.max_steps),
+            tolerance: settings.tolerance as f32,
+            contraction: settings.contraction as f32,
+            min_step: settings.min_step as f32,
+            infinity: settings.infinity as f32,
+            end_zone: settings.end_zone as f32,
+            brief: settings.brief as f32,
+            max_steps: settings.max_steps,
         }
     }
 }

@@ -108,8 +108,8 @@ fn compare(name: &str, tiling: Tiling) {
         [start.roots.len(), paths.len()].iter().flat_map(|v| (*v as u32).to_le_bytes()).collect();
     let Settings { tolerance, contraction, min_step, infinity, end_zone, brief, .. } = settings;
     let reals = [tolerance, contraction, min_step, infinity, end_zone, brief];
-    input.extend(reals.iter().flat_map(|v| v.to_le_bytes()));
-    input.extend(u64::from(settings.max_steps).to_le_bytes());
+    input.extend(reals.iter().flat_map(|v| (*v as f32).to_le_bytes()));
+    input.extend(settings.max_steps.to_le_bytes());
     input.extend(bytes_of(&start.parameters));
     targets.iter().for_each(|p| input.extend(bytes_of(p)));
     start.roots.iter().for_each(|r| input.extend(bytes_of(r)));
