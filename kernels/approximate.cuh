@@ -13,12 +13,15 @@ typedef double real;
 typedef Complex<real> Z;
 #define UNBOUNDED __longlong_as_double(0x7ff0000000000000ll)
 
-// 1 / a to twelve digits, without a branch; not finite for what is tiny or not finite.
+// 1 / a but for the last bits, without a branch; not finite for what is tiny or not finite. Pivots need
+// all digits: what is not eliminated counts as an error of the matrix.
 __device__ inline double per(double a) {
 #ifdef __CUDA_ARCH__
     double y;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(a));
-    return fused(y, fused(-a, y, 1.0), y);
+    // Twenty bits, tripled.
+    const double left = fused(-a, y, 1.0);
+    return fused(y, fused(left, left, left), y);
 #else
     return 1.0 / a;
 #endif

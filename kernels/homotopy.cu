@@ -54,7 +54,7 @@ constexpr int TILES = WARP / LANES;
 constexpr int RATES = N, COEFFICIENTS = 2 * N;
 constexpr int MATRIX = FIRST_CONSTANT + CONSTANTS, H = MATRIX + N * PITCH;
 constexpr int ROUNDS = JACOBIAN_ROUNDS + TANGENT_ROUNDS;
-constexpr int VECTORS = 3;
+constexpr int VECTORS = 2;
 // Written out step by step: larger ones are slower so, as their code does not fit the nearest cache.
 constexpr bool SMALL_N = N <= 6;
 constexpr int ORDER = SMALL_N ? N : 1;
@@ -65,8 +65,8 @@ constexpr int KEPT = HELD && C > 0 ? PER_LANE : 1;
 
 struct Shared {
     Z slots[SLOTS];
-    // The pivot's row and its inverse, for steps in turn.
-    Z pivot[2][N + 1];
+    // The pivot's row, its inverse and its right side, for steps in turn.
+    Z pivot[2][N + 2];
     // Right sides, and right sides in the order of the pivots.
     Z given[VECTORS][N], right[VECTORS][N];
 };
@@ -190,10 +190,11 @@ struct Tile {
         for (int j = 0; j < N; j++) row[j] = is_row ? shared.slots[MATRIX + lane * PITCH + j] : Z{0, 0};
     }
 
-    // Inverts the matrix in place (Gauss and Jordan), pivots by row. Columns move one place to the left
-    // in each step, so that each step is the same code. The next pivot is looked for as soon as its
-    // column is there.
-    __device__ void invert() {
+    // Inverts the matrix in place (Gauss and Jordan), pivots by row, and gives the solution for a right
+    // side, which goes along: a product with the inverse would lose twice the digits where the matrix is
+    // badly conditioned. Columns move one place to the left in each step, so that each step is the same
+    // code. The next pivot is looked for as soon as its column is there.
+    __device__ Z invert(Z right) {
         bool open = is_row;
         Z own = conjugate_inverse(row[0]);
         u32 best = most(vote(open));
@@ -208,6 +209,7 @@ struct Tile {
                 open = false;
                 unknown = k;
                 pivot[N] = own;
+                pivot[N + 1] = right;
 #pragma unroll
                 for (int j = 1; j < N; j++) pivot[j] = row[j];
             }
@@ -228,7 +230,9 @@ struct Tile {
                 }
             }
             row[N - 1] = {-factor.re, -factor.im};
+            right = less_product(is_pivot ? Z{0, 0} : right, factor, pivot[N + 1]);
         }
+        return {of_owner(right.re), of_owner(right.im)};
     }
 
     // Size of this lane's pivot, and the lane; zero if its row gave one.
@@ -346,11 +350,9 @@ struct Tile {
         sync();
         run(words, JACOBIAN_ROUNDS);
         load_row();
-        invert();
-        Z one[1];
-        solve(shared.slots + H, one);
-        first2 = relative(one[0]);
-        point = minus(point, one[0]);
+        const Z first = invert(is_row ? shared.slots[H + lane] : Z{0, 0});
+        first2 = relative(first);
+        point = minus(point, first);
 #pragma unroll 1
         for (int i = 0; i < CORRECTIONS; i++) {
             if (is_row) {
@@ -519,21 +521,20 @@ struct Tile {
         real scale = 0;
 #pragma unroll
         for (int j = 0; j < N; j++) scale = fused(root(norm2(row[j])), shared.right[0][j].re, scale);
-        const real h = is_row ? root(norm2(shared.slots[H + lane])) : 0;
+        const Z value = is_row ? shared.slots[H + lane] : Z{0, 0};
+        const real h = root(norm2(value));
         if (is_row) {
-            shared.given[0][lane] = shared.slots[H + lane];
-            shared.given[1][lane] = {0x5a5a5a5a5a5a5a5aull >> lane & 1 ? scale : -scale, 0};
-            shared.given[2][lane] = {0x3c69f00f9696c33cull >> lane & 1 ? scale : -scale, 0};
+            shared.given[0][lane] = {0x5a5a5a5a5a5a5a5aull >> lane & 1 ? scale : -scale, 0};
+            shared.given[1][lane] = {0x3c69f00f9696c33cull >> lane & 1 ? scale : -scale, 0};
         }
         residual = largest(h == 0 ? 0 : h / scale);
-        invert();
-        Z b[VECTORS];
-        solve(shared.given[0], b);
-        const u32 grown[2] = {relative(b[1]), relative(b[2])};
-        condition = root_of(grown[0] > grown[1] ? grown[0] : grown[1]);
-        const real correction = root_of(relative(b[0]));
-        point = minus(point, b[0]);
-        return correction;
+        const Z correction = invert(value);
+        Z grown[VECTORS];
+        solve(shared.given[0], grown);
+        const u32 one = relative(grown[0]), other = relative(grown[1]);
+        condition = root_of(one > other ? one : other);
+        point = minus(point, correction);
+        return root_of(relative(correction));
     }
 
     // The square root of a number given by its bits.

@@ -61,7 +61,7 @@ pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usi
         .and_then(|c| Schedule::of_steps(c, lanes))
         .ok_or_else(too_large)?;
     let rounds = [schedule.rounds(0), schedule.rounds(1)];
-    let vectors = 2 * (n + 1) + 6 * n;
+    let vectors = 2 * (n + 2) + 4 * n;
     let bytes =
         (rounds[0] + rounds[1] + 2) * lanes * 8 + (schedule.slots + vectors) * 16 * warps * (WARP / lanes);
     if bytes > SHARED {
