@@ -8,10 +8,12 @@
 //
 // Where the CPU divides, takes roots and compares sizes this is only as exact as the decision needs,
 // so steps are not the same to the bit; roots are polished at the end.
-// In single precision only tracks are followed: the host makes coefficients, polishes roots and tells
-// them apart.
+// In single precision, and for any system (ANY: up to N unknowns, its sizes and programs are tables that
+// the host fills in), only tracks are followed: the host makes coefficients and tells roots apart, and
+// what is single it polishes.
 #include "approximate.cuh"
 #include "system.cuh"
+#define ONLY_TRACKS (SINGLE || ANY)
 
 #define HISTORY 3
 // Statuses, in the order of src/status.rs; the last one is of no end.
@@ -50,25 +52,20 @@ constexpr int CORRECTIONS = 2;
 #define SLOW 4
 
 constexpr int TILES = WARP / LANES;
-// Slots: unknowns, their rates, coefficients, their rates; constants; the matrix; H and its rate.
+// Slots: unknowns, their rates, coefficients, their rates; constants; the MATRIX; H and its rate.
 constexpr int RATES = N, COEFFICIENTS = 2 * N;
-constexpr int MATRIX = FIRST_CONSTANT + CONSTANTS, H = MATRIX + N * PITCH;
-constexpr int ROUNDS = JACOBIAN_ROUNDS + TANGENT_ROUNDS;
 constexpr int VECTORS = 2;
 // Written out step by step: larger ones are slower so, as their code does not fit the nearest cache.
 constexpr bool SMALL_N = N <= 6;
 constexpr int ORDER = SMALL_N ? N : 1;
-// Coefficients of a lane; few are kept in registers.
-constexpr int PER_LANE = (C + LANES - 1) / LANES;
-constexpr bool HELD = PER_LANE * TERMS <= 12;
-constexpr int KEPT = HELD && C > 0 ? PER_LANE : 1;
 
 struct Shared {
-    Z slots[SLOTS];
     // The pivot's row, its inverse and its right side, for steps in turn.
     Z pivot[2][N + 2];
     // Right sides, and right sides in the order of the pivots.
     Z given[VECTORS][N], right[VECTORS][N];
+    // For any system there is room behind it.
+    Z slots[ANY ? 1 : SLOTS];
 };
 
 // Sizes are kept as their binary logarithms: no step has this one.
@@ -134,8 +131,8 @@ struct Tile {
     u32 unknown, owner;
     // Rows that gave the pivots, in turn.
     u32 order[ORDER];
-    // Coefficients as polynomials, this lane's: k = lane, lane + LANES, ...
-    Z series[KEPT][TERMS];
+    // Coefficients as polynomials, this lane's: k = lane, lane + LANES, ... Few are KEPT in registers.
+    Z series[KEPT][KEPT_TERMS];
     // The last points and rates, the latest first; of this lane's unknown.
     Z points[HISTORY], rates[HISTORY];
     // The corrected point and its rate.
@@ -335,7 +332,7 @@ struct Tile {
             Z value = {0, 0}, change = {0, 0};
 #pragma unroll
             for (int j = TERMS - 1; j >= 0; j--) {
-                const Z term = HELD ? series[i % KEPT][j] : k < C ? from[k * TERMS + j] : Z{0, 0};
+                const Z term = HELD ? series[i % KEPT][j % KEPT_TERMS] : k < C ? from[k * TERMS + j] : Z{0, 0};
                 change = plus_scaled(value, change, t);
                 value = plus_scaled(term, value, t);
             }
@@ -478,7 +475,7 @@ struct Tile {
 #pragma unroll
         for (int k = lane, i = 0; HELD && i < PER_LANE; k += LANES, i++) {
 #pragma unroll
-            for (int j = 0; j < TERMS; j++) series[i][j] = k < C ? from[k * TERMS + j] : Z{0, 0};
+            for (int j = 0; j < TERMS; j++) series[i % KEPT][j % KEPT_TERMS] = k < C ? from[k * TERMS + j] : Z{0, 0};
         }
         set_floor(largest(norm2(start)));
         track.time = track.step = track.target = track.made = track.longest = 0;
@@ -593,8 +590,19 @@ struct Tile {
     }
 };
 
-#if !SINGLE
+#if !ONLY_TRACKS
 #include "prepare.cuh"
+#endif
+#if ANY
+// Memory of a block, as much as it was started with.
+__device__ inline u8* memory() {
+#ifdef __CUDA_ARCH__
+    extern __shared__ u64 bytes[];
+#else
+    static u64 bytes[6 << 10];
+#endif
+    return reinterpret_cast<u8*>(bytes);
+}
 #endif
 
 // series: coefficients of each instance as polynomials; ends: coefficients at the end; starts: roots at
@@ -605,10 +613,16 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     track(const Z* __restrict__ series, const Z* __restrict__ ends, const Z* __restrict__ starts, u32 roots,
           u32 jobs, const u32* __restrict__ list, const Settings settings, u64 budget, Queue* queue, u32 level,
           u32 mode, Z* points, End* results) {
+#if ANY
+    static_assert(WARPS * TILES == 1, "what is behind it belongs to a tile");
+    Shared* tiles = reinterpret_cast<Shared*>(memory());
+    u64* words = reinterpret_cast<u64*>(tiles->slots + SLOTS);
+#else
     __shared__ Shared tiles[WARPS * TILES];
     __shared__ u64 words[(ROUNDS + 2) * LANES];
+#endif
 #pragma unroll 8
-    for (u32 i = threadIdx.x; i < ROUNDS * LANES; i += WARPS * WARP) words[i] = WORDS[i];
+    for (u32 i = threadIdx.x; i < (u32)(ROUNDS * LANES); i += WARPS * WARP) words[i] = WORDS[i];
     const u32 number = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     Shared& shared = tiles[number];
     for (u32 i = lane; i < SLOTS; i += LANES) {
@@ -654,6 +668,6 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     }
 }
 
-#if !SINGLE
+#if !ONLY_TRACKS
 #include "distinct.cuh"
 #endif

@@ -5,7 +5,7 @@ use flashreg::homotopy::check::is_root;
 use flashreg::homotopy::monodromy::{monodromy, Options};
 use flashreg::homotopy::problems::{all, find};
 use flashreg::homotopy::recall::{compare, recall};
-use flashreg::homotopy::{numbers, Backend, Settings, Solver, StartSet, System};
+use flashreg::homotopy::{numbers, Arithmetic, Backend, Settings, Solver, StartSet, System};
 use flashreg::status::TrackStatus;
 use nalgebra::Complex;
 use std::fmt::Write;
@@ -44,7 +44,7 @@ fn nearly_all_roots_of_the_library_are_found_and_none_is_wrong() {
     let (mut found, mut expected) = (0, 0);
     for problem in all().into_iter().filter(|p| !LARGE.contains(&p.name.as_str())) {
         let instances = if problem.expected > 100 { 1 } else { 10 };
-        let row = recall(&problem, instances, 77, Backend::Cpu, 0)
+        let row = recall(&problem, instances, 77, (Backend::Cpu, Arithmetic::Auto), 0)
             .unwrap_or_else(|e| panic!("{}: {e}", problem.name));
         assert_eq!((row.wrong, row.silent), (0, 0), "{row:?}");
         assert!(row.found <= row.expected, "more than there are: {row:?}");

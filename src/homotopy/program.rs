@@ -53,6 +53,19 @@ pub enum Instruction {
     },
 }
 
+impl Instruction {
+    /// The same with other slots.
+    #[cfg(feature = "cuda")]
+    pub(super) fn moved(self, slot: impl Fn(u32) -> u32) -> Self {
+        match self {
+            Self::Add { to, a, b } => Self::Add { to: slot(to), a: slot(a), b: slot(b) },
+            Self::Sub { to, a, b } => Self::Sub { to: slot(to), a: slot(a), b: slot(b) },
+            Self::Mul { to, a, b } => Self::Mul { to: slot(to), a: slot(a), b: slot(b) },
+            Self::Scale { to, a, by } => Self::Scale { to: slot(to), a: slot(a), by },
+        }
+    }
+}
+
 /// A list of operations on slots: first the inputs, then constants, then results.
 #[derive(Debug, Clone)]
 pub struct Program {

@@ -12,7 +12,7 @@ use flashreg::homotopy::monodromy::{monodromy, Options, Progress};
 use flashreg::homotopy::precision::Precision;
 use flashreg::homotopy::problems::{all, find, Geometry, Problem};
 use flashreg::homotopy::recall::{recall, Recall, SEEDS_APART};
-use flashreg::homotopy::{numbers, Backend, Settings, Solution, Solver, StartSet, System};
+use flashreg::homotopy::{numbers, Arithmetic, Backend, Settings, Solution, Solver, StartSet, System};
 use flashreg::status::TrackStatus;
 use indicatif::{ProgressBar, ProgressStyle};
 use nalgebra::{Complex, Matrix3};
@@ -76,9 +76,8 @@ struct Solve {
     /// Decides everything that is random
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where tracks are followed
-    #[arg(long, value_enum, default_value = "cpu")]
-    backend: On,
+    #[command(flatten)]
+    way: Way,
     /// Tracks that are not done by then end with the status budget, ms; 0: no limit
     #[arg(long, default_value_t = 0.0)]
     budget_ms: f64,
@@ -97,9 +96,8 @@ struct Bench {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where tracks are followed
-    #[arg(long, value_enum, default_value = "cpu")]
-    backend: On,
+    #[command(flatten)]
+    way: Way,
     /// Draw histograms of residuals and errors of the roots
     #[arg(long, value_name = "FILE.png")]
     residuals: Option<PathBuf>,
@@ -123,21 +121,47 @@ struct Instances {
     seed: u64,
 }
 
+/// Where and how tracks are followed.
+#[derive(Clone, Copy, Args)]
+struct Way {
+    /// Where tracks are followed
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: On,
+    /// Numbers in which the GPU follows tracks; roots are polished in double precision
+    #[arg(long, value_enum, default_value = "auto")]
+    precision: Digits,
+}
+
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum On {
-    /// On the GPU if there is one and the system fits it, else on the CPU
+    /// On the GPU if there is one, the system fits it, and there is enough to do; else on the CPU
     Auto,
     Cpu,
     Cuda,
 }
 
-impl From<On> for Backend {
-    fn from(on: On) -> Self {
-        match on {
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Digits {
+    /// f32 on GPUs that are much slower in double precision
+    Auto,
+    F64,
+    /// What is doubtful is followed again, and roots are polished, in double precision on the CPU
+    F32,
+}
+
+impl Way {
+    fn of_solver(self) -> (Backend, Arithmetic) {
+        let backend = match self.backend {
             On::Auto => Backend::Auto,
             On::Cpu => Backend::Cpu,
             On::Cuda => Backend::Cuda,
-        }
+        };
+        let arithmetic = match self.precision {
+            Digits::Auto => Arithmetic::Auto,
+            Digits::F64 => Arithmetic::Double,
+            Digits::F32 => Arithmetic::Single,
+        };
+        (backend, arithmetic)
     }
 }
 
@@ -188,7 +212,8 @@ impl Solve {
                 (prepared.1, prepared.2)
             }
         };
-        let solver = Solver::new(system, start, Settings::default()).on(self.backend.into())?;
+        let (backend, arithmetic) = self.way.of_solver();
+        let solver = Solver::new(system, start, Settings::default()).on(backend, arithmetic, 1)?;
         let begin = Instant::now();
         let budget = self.budget_ms > 0.0 && self.budget_ms.is_finite();
         let deadline = budget.then(|| begin + Duration::from_secs_f64(self.budget_ms.min(1e9) * 1e-3));
@@ -268,6 +293,7 @@ impl Solve {
         let system = solver.system();
         let counts: serde_json::Map<String, Value> =
             TrackStatus::ALL.iter().map(|s| (s.name().into(), solution.count(*s).into())).collect();
+        let again = solution.roots.outcomes().iter().filter(|o| o.is_followed_again()).count();
         if self.json {
             let mut roots = Vec::new();
             for root in solution.roots.iter() {
@@ -282,7 +308,8 @@ impl Solve {
             }
             say(json!({"system": system.name, "unknowns": system.unknowns, "tracks": solution.roots.len(),
                 "roots": roots, "geometry": geometry.iter().map(geometry_json).collect::<Vec<_>>(),
-                "counts": counts, "ms": ms, "kernel_ms": solver.kernel_ms()}));
+                "counts": counts, "ms": ms, "kernel_ms": solver.kernel_ms(),
+                "place": solver.place(), "again": again}));
             return;
         }
         for root in solution.found() {
@@ -297,7 +324,9 @@ impl Solve {
             counts.iter().filter(|(_, n)| **n != 0).map(|(name, n)| format!("{n} {name}")).collect();
         let kernel =
             solver.kernel_ms().map_or(String::new(), |ms| format!(", of that the kernel {ms:.3} ms"));
-        say(format!("{} tracks: {}; {ms:.3} ms{kernel}", solution.roots.len(), counts.join(", ")));
+        let again = if again > 0 { format!(", {again} followed again") } else { String::new() };
+        let (tracks, counts) = (solution.roots.len(), counts.join(", "));
+        say(format!("{tracks} tracks: {counts}{again}; {ms:.3} ms{kernel}, {}", solver.place()));
     }
 }
 
@@ -343,7 +372,7 @@ impl Bench {
         };
         if !self.json {
             say(format!(
-                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>8} {:>9} {:>17} {:>10} {:>10} {:>11} {:>10} {:>10}  not ok",
+                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>8} {:>9} {:>17} {:>7} {:>10} {:>10} {:>11} {:>10} {:>10}  not ok",
                 "problem",
                 "inst.",
                 "found/expected",
@@ -356,6 +385,7 @@ impl Bench {
                 "longest",
                 "Mflop",
                 "residual, error",
+                "again",
                 "call ms",
                 "kernel ms",
                 "batch ms",
@@ -363,11 +393,15 @@ impl Bench {
                 "per second",
             ));
         }
-        let mut rows = Vec::new();
+        let (mut rows, mut place) = (Vec::new(), String::new());
         for problem in problems {
-            let row = recall(&problem, self.instances, self.seed, self.backend.into(), self.batch)
+            let row = recall(&problem, self.instances, self.seed, self.way.of_solver(), self.batch)
                 .with_context(|| problem.name.clone())?;
             if !self.json {
+                if place != row.place {
+                    say(format!("{}:", row.place));
+                    place = row.place.clone();
+                }
                 say(line(&row));
             }
             rows.push(row);
@@ -395,7 +429,7 @@ fn line(row: &Recall) -> String {
     let others = row.counts.iter().filter(|(name, n)| **name != "ok" && **n > 0);
     let others: Vec<String> = others.map(|(name, n)| format!("{n} {name}")).collect();
     format!(
-        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>8.1} {:>9.3} {:>17} {:>10.4} {:>10} {:>11} {:>10} {:>10}  {}",
+        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>8.1} {:>9.3} {:>17} {:>7} {:>10.4} {:>10} {:>11} {:>10} {:>10}  {}",
         row.problem,
         row.instances,
         of(row.found, row.expected),
@@ -406,8 +440,9 @@ fn line(row: &Recall) -> String {
         row.steps,
         row.longest,
         // Of a track.
-        row.steps * row.operations.step as f64 * 1e-6,
+        row.double * 1e-6,
         format!("{:.0e}, {:.0e}", row.precision.residuals.largest, row.precision.errors.largest),
+        row.again,
         row.ms,
         time(row.kernel_ms),
         time(row.batch.as_ref().map(|b| b.ms)),
