@@ -140,31 +140,24 @@ impl Solver {
     /// # Errors
     /// Why the GPU cannot be used, if it was asked for.
     pub fn on(self, backend: Backend, arithmetic: Arithmetic, instances: usize) -> Result<Self, GpuError> {
-        let on_cpu = || match arithmetic {
-            Arithmetic::Single => {
-                Err(GpuError::Absent("single precision is for the GPU, the CPU has no use for it".to_owned()))
-            }
-            _ => Ok(()),
-        };
+        let is_single = arithmetic == Arithmetic::Single;
         let mut solver = Self { why_cpu: None, ..self };
         #[cfg(feature = "cuda")]
         {
             solver.gpu = None;
         }
         if backend == Backend::Cpu {
-            return on_cpu().map(|()| solver);
+            let useless = || GpuError::Absent("single precision is for the GPU".to_owned());
+            return if is_single { Err(useless()) } else { Ok(solver) };
         }
         let is_little = solver.cpu_seconds(instances) < READY_S;
-        if backend == Backend::Auto && arithmetic != Arithmetic::Single && is_little {
+        if backend == Backend::Auto && !is_single && is_little {
             solver.why_cpu = Some("it is done before a GPU would be ready".to_owned());
             return Ok(solver);
         }
         match solver.take_gpu(arithmetic) {
-            Err(why) if backend == Backend::Cuda => return Err(why),
-            Err(why) => {
-                on_cpu()?;
-                solver.why_cpu = Some(why.to_string());
-            }
+            Err(why) if is_single || backend == Backend::Cuda => return Err(why),
+            Err(why) => solver.why_cpu = Some(why.to_string()),
             Ok(()) => {}
         }
         Ok(solver)
@@ -299,7 +292,10 @@ impl Solver {
         if let Some(mut gpu) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
             let found = match &mut *gpu {
                 Gpu::Single(tracker) => tracker.follow(settings, paths, left(deadline)).map(|mut roots| {
+                    let arrived = roots.iter().filter(Root::ok).count();
                     super::follow::polish(&self.compiled, settings, &mut roots, job);
+                    let (all, good) = (roots.len(), roots.iter().filter(Root::ok).count());
+                    log::debug!("single precision: {all} tracks, {arrived} arrived, {good} are roots");
                     let lost: Vec<usize> = (0..roots.len()).filter(|&k| !roots.at(k).ok()).collect();
                     let again = |k: usize| job(lost[k]);
                     let ends = follow(&self.compiled, settings, lost.len(), again, deadline);
