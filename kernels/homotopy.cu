@@ -45,7 +45,7 @@ struct Queue {
 enum Mode { FIRST, AGAIN, ONWARD };
 
 // Numbers of track.rs; single precision has larger errors.
-constexpr real ROUNDING = SINGLE ? 1e-5 : 1e-8, MOST_ROUNDING = SINGLE ? 1e-3 : 1e-5;
+constexpr real ROUNDING = SINGLE ? 1e-4 : 1e-8, MOST_ROUNDING = SINGLE ? 1e-3 : 1e-5;
 constexpr real SMALL = 1e-8, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-2;
 constexpr real STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, MOST_CONDITION = 1e12, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
 constexpr int CORRECTIONS = 2;
