@@ -66,6 +66,10 @@ __device__ inline Z conjugate_product(Z a, Z b) {
     return {fused(a.re, b.re, a.im * b.im), fused(a.im, b.re, -(a.re * b.im))};
 }
 __device__ inline Z minus(Z a, Z b) { return {a.re - b.re, a.im - b.im}; }
+// a + b c
+__device__ inline Z plus_product(Z a, Z b, Z c) {
+    return {fused(b.re, c.re, fused(-b.im, c.im, a.re)), fused(b.re, c.im, fused(b.im, c.re, a.im))};
+}
 __device__ inline Z plus_scaled(Z a, Z b, double by) { return {fused(b.re, by, a.re), fused(b.im, by, a.im)}; }
 
 // As `bounded` of track.rs: what is not a number is the lower one.
@@ -77,8 +81,8 @@ __device__ inline double bounded(double value, double low, double high) {
 // what is no number comes last.
 __device__ inline u32 high_bits(double a) { return (u32)__double2hiint(a) & 0x7fffffffu; }
 constexpr u32 INFINITE = 0x7ff00000;
-// The square of EXACT of work.rs.
-constexpr u32 EXACT2 = 0x3da3ca8c;
+// Twice the binary logarithm of EXACT of work.rs.
+constexpr float EXACT2 = -53.151f;
 
 // The binary logarithm of such a number; a thousand and more if it is not finite.
 __device__ inline float log_of(u32 bits) {

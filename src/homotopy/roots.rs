@@ -121,11 +121,17 @@ impl Roots {
 
     pub(super) fn put(&mut self, k: usize, outcome: Outcome, point: &[Complex<f64>]) {
         self.outcomes[k] = outcome;
+        self.place(k, point);
+    }
+
+    /// Number `k` is moved.
+    pub(super) fn place(&mut self, k: usize, point: &[Complex<f64>]) {
         self.points[k * self.unknowns..][..self.unknowns].copy_from_slice(point);
     }
 
-    pub(super) fn set_status(&mut self, k: usize, status: TrackStatus) {
-        self.outcomes[k].status = status;
+    /// Number `k` is no root after all.
+    pub(super) fn lose(&mut self, k: usize, status: TrackStatus) {
+        self.outcomes[k] = Outcome::failed(status, self.outcomes[k].steps);
     }
 
     /// So many tracks after each other, as the roots of an instance.
@@ -159,7 +165,7 @@ impl Solution {
     }
 
     /// Those of them that are neither the same nor images of each other.
-    pub fn distinct<'s>(&self, system: &'s System) -> Distinct<'s> {
+    pub fn distinct(&self, system: &System) -> Distinct {
         let mut distinct = Distinct::new(system);
         self.found().for_each(|root| {
             distinct.insert(root.point);
