@@ -84,6 +84,10 @@ __device__ inline Z conjugate_product(Z a, Z b) {
     return {fused(a.re, b.re, a.im * b.im), fused(a.im, b.re, -(a.re * b.im))};
 }
 __device__ inline Z minus(Z a, Z b) { return {a.re - b.re, a.im - b.im}; }
+// a + b c
+__device__ inline Z plus_product(Z a, Z b, Z c) {
+    return {fused(b.re, c.re, fused(-b.im, c.im, a.re)), fused(b.re, c.im, fused(b.im, c.re, a.im))};
+}
 __device__ inline Z plus_scaled(Z a, Z b, real by) { return {fused(b.re, by, a.re), fused(b.im, by, a.im)}; }
 
 // As `bounded` of track.rs: what is not a number is the lower one.
@@ -107,8 +111,8 @@ __device__ inline u32 high_bits(float a) { return __float_as_uint(a) & 0x7ffffff
 // Bits of the fraction among them, the exponent of one.
 constexpr int FRACTION = SINGLE ? 23 : 20, BIAS = SINGLE ? 127 : 1023;
 constexpr u32 INFINITE = SINGLE ? 0x7f800000 : 0x7ff00000;
-// The square of EXACT of work.rs.
-constexpr u32 EXACT2 = SINGLE ? 0x2d1e5466 : 0x3da3ca8c;
+// Twice the binary logarithm of EXACT of work.rs.
+constexpr float EXACT2 = -53.151f;
 
 // The number that has these bits, and otherwise zeros.
 __device__ inline real of_bits(u32 bits) {

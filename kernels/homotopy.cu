@@ -21,7 +21,7 @@ enum Status { OK, DIVERGED, SINGULAR, MIN_STEP, BUDGET, DUPLICATE, RUNNING = 99 
 
 // See `Settings` of track.rs.
 struct Settings {
-    float tolerance, contraction, min_step, infinity, end_zone, brief;
+    float tolerance, contraction, min_step, infinity, end_zone, brief, bow;
     u32 max_steps;
 };
 
@@ -40,9 +40,6 @@ struct Queue {
     // Jobs that were taken beyond the first of each tile; jobs in the list.
     u32 next[LEVELS], count[LEVELS];
 };
-
-// Tracks from the start; again, to be better than they were; from where they came to.
-enum Mode { FIRST, AGAIN, ONWARD };
 
 // Numbers of track.rs; single precision has larger errors.
 constexpr real ROUNDING = SINGLE ? 1e-4 : 1e-8, MOST_ROUNDING = SINGLE ? 1e-3 : 1e-5;
@@ -73,6 +70,8 @@ constexpr float NONE = -1e30f;
 
 struct Track {
     real time, step, target;
+    // See `Settings` of track.rs.
+    real bow;
     // The length of the attempt; how far back the other points are; inverses of the distances between
     // the first and the second point, the first and the third, the second and the third.
     real made, gap1, gap2, per1, per2, per12;
@@ -145,17 +144,7 @@ struct Tile {
 
     __device__ void sync() const { __syncwarp(mask()); }
 
-    __device__ u32 most(u32 value) const {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-        return __reduce_max_sync(mask(), value);
-#else
-        for (u32 apart = LANES / 2; apart > 0; apart /= 2) {
-            const u32 other = __shfl_xor_sync(mask(), value, apart);
-            value = other > value ? other : value;
-        }
-        return value;
-#endif
-    }
+    __device__ u32 most(u32 value) const { return tile_max(mask(), LANES, value); }
 
     // The largest of numbers of all lanes that are not negative, nearly.
     __device__ real largest(real value) const {
@@ -325,7 +314,8 @@ struct Tile {
     // As `attempt` of work.rs: sizes of both corrections, relative to the point, and of the point, all
     // squared, as bits.
     __device__ void attempt(const Track& track, const Z* from, u32& first2, u32& second2, u32& size2) {
-        const real t = track.target;
+        const real s = track.target;
+        const Z t = {s, track.bow * s * (1 - s)}, speed = {1, track.bow * (1 - 2 * s)};
 #pragma unroll
         for (int i = 0; i < PER_LANE; i++) {
             const u32 k = lane + i * LANES;
@@ -333,12 +323,12 @@ struct Tile {
 #pragma unroll
             for (int j = TERMS - 1; j >= 0; j--) {
                 const Z term = HELD ? series[i % KEPT][j % KEPT_TERMS] : k < C ? from[k * TERMS + j] : Z{0, 0};
-                change = plus_scaled(value, change, t);
-                value = plus_scaled(term, value, t);
+                change = plus_product(value, change, t);
+                value = plus_product(term, value, t);
             }
             if (k < C) {
                 shared.slots[COEFFICIENTS + k] = value;
-                shared.slots[COEFFICIENTS + C + k] = change;
+                shared.slots[COEFFICIENTS + C + k] = product(change, speed);
             }
         }
         predict(track);
@@ -364,7 +354,7 @@ struct Tile {
             rate = minus(rate, both[1]);
             if (i == 0) {
                 second2 = relative(both[0]);
-                if (second2 < EXACT2) break;
+                if (2 * log_of(second2) - log_of(first2) < EXACT2) break;
             }
         }
         size2 = most(high_bits(norm2(point)));
@@ -480,6 +470,7 @@ struct Tile {
         set_floor(largest(norm2(start)));
         track.time = track.step = track.target = track.made = track.longest = 0;
         track.gap1 = track.gap2 = track.per1 = track.per2 = track.per12 = 0;
+        track.bow = settings.bow;
         track.rounding = log2_of((float)ROUNDING);
         track.failed = NONE;
         track.since = track.grew = 0;
@@ -607,12 +598,12 @@ __device__ inline u8* memory() {
 
 // series: coefficients of each instance as polynomials; ends: coefficients at the end; starts: roots at
 // the start. A track is named by instance * roots + root. jobs: how many there are, zero if the queue
-// tells; list: names of their tracks, or none if they are all tracks in turn. What comes of a job is
-// written to its own place, or to that of its track if it is followed again.
+// tells; list: names of tracks that are followed again, or none if it is all tracks in turn. What comes of
+// a job is written to the place of its track.
 extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     track(const Z* __restrict__ series, const Z* __restrict__ ends, const Z* __restrict__ starts, u32 roots,
           u32 jobs, const u32* __restrict__ list, const Settings settings, u64 budget, Queue* queue, u32 level,
-          u32 mode, Z* points, End* results) {
+          Z* points, End* results) {
 #if ANY
     static_assert(WARPS * TILES == 1, "what is behind it belongs to a tile");
     Shared* tiles = reinterpret_cast<Shared*>(memory());
@@ -641,27 +632,24 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     const u32 all = gridDim.x * WARPS * TILES;
     u32 job = blockIdx.x * WARPS * TILES + number;
     while (job < jobs) {
-        const u32 name = list ? list[job] : job, at = mode == AGAIN ? name : job;
-        const End before = mode == FIRST ? End{0, 0, OK, 0} : results[at];
-        if (mode == AGAIN || before.status == OK) {
-            const u32 instance = name / roots;
-            const Z* start = mode == ONWARD ? points + (u64)at * N : starts + (u64)(name % roots) * N;
-            Track track;
-            real residual = UNBOUNDED, condition = UNBOUNDED;
-            Status status = tile.follow(track, series + (u64)instance * C * TERMS,
-                                        tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
-            const bool long_step = track.gap1 > settings.brief;
-            if (status == OK && !SINGLE && !tile.polish(ends + (u64)instance * C, long_step, residual, condition)) {
-                status = SINGULAR;
-                residual = condition = UNBOUNDED;
-            }
-            // What was found is kept if it is not found again, unless it turns out to be a multiple root.
-            const bool keeps = mode == AGAIN && before.status == OK && status != OK && status != SINGULAR;
-            if (tile.is_row && !keeps) points[(u64)at * N + lane] = tile.points[0];
-            if (lane == 0) {
-                results[at] = keeps ? before : End{residual, condition, (u32)status, before.steps};
-                results[at].steps += track.steps;
-            }
+        const u32 name = list ? list[job] : job, instance = name / roots;
+        const End before = list ? results[name] : End{0, 0, BUDGET, 0};
+        const Z* start = starts + (u64)(name % roots) * N;
+        Track track;
+        real residual = UNBOUNDED, condition = UNBOUNDED;
+        Status status = tile.follow(track, series + (u64)instance * C * TERMS,
+                                    tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
+        const bool long_step = track.gap1 > settings.brief;
+        if (status == OK && !SINGLE && !tile.polish(ends + (u64)instance * C, long_step, residual, condition)) {
+            status = SINGULAR;
+            residual = condition = UNBOUNDED;
+        }
+        // What was found is kept if it is not found again, unless it turns out to be a multiple root.
+        const bool keeps = before.status == OK && status != OK && status != SINGULAR;
+        if (tile.is_row && !keeps) points[(u64)name * N + lane] = tile.points[0];
+        if (lane == 0) {
+            results[name] = keeps ? before : End{residual, condition, (u32)status, before.steps};
+            results[name].steps += track.steps;
         }
         if (lane == 0) job = all + atomicAdd(&queue->next[level], 1);
         job = __shfl_sync(tile.mask(), job, first);

@@ -86,8 +86,8 @@ fn tracks_that_are_followed_again_come_to_the_same_on_both() {
     }
     let settings = Settings::default();
     for (name, settings) in [
-        ("five_point", Settings { max_steps: 80, ..settings }),
-        ("optimal_pnp", Settings { max_steps: 60, ..settings }),
+        ("five_point", Settings { max_steps: 180, ..settings }),
+        ("optimal_pnp", Settings { max_steps: 120, ..settings }),
         ("tdoa_5", Settings { tolerance: 0.1, contraction: 0.2, ..settings }),
         ("triangulation_3", Settings { tolerance: 0.1, contraction: 0.2, ..settings }),
     ] {

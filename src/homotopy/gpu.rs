@@ -1,10 +1,9 @@
 //! Tracks on the GPU: `kernels/homotopy.cu`, compiled for one system.
 
 use self::header::{terms, Fitted};
-use self::launch::{pointer, Arrays, Jobs, Mode, Track};
+use self::launch::{pointer, Arrays, Jobs, Track};
 use super::program::Compiled;
 use super::roots::{Outcome, Roots, Solution};
-use super::solver::Bent;
 use super::start::StartSet;
 use super::system::System;
 use super::track::Settings;
@@ -32,8 +31,8 @@ const PARTS: [(&str, &str); 2] = [
 const WARP: usize = 32;
 /// Threads that compute the coefficients of an instance.
 const PREPARE_LANES: usize = 256;
-/// Threads that tell the roots of an instance apart.
-const MEET_LANES: usize = 256;
+/// Threads that tell the roots of an instance apart: a power of two.
+const MEET_LANES: std::ops::RangeInclusive<usize> = 64..=1024;
 /// Points of so many numbers are copied to the host before it is known whether they are the last.
 const FEW: usize = 1 << 14;
 
@@ -105,6 +104,7 @@ struct DeviceSettings {
     infinity: f32,
     end_zone: f32,
     brief: f32,
+    bow: f32,
     max_steps: u32,
 }
 
@@ -117,6 +117,7 @@ impl DeviceSettings {
             infinity: settings.infinity as f32,
             end_zone: settings.end_zone as f32,
             brief: settings.brief as f32,
+            bow: settings.bow as f32,
             max_steps: settings.max_steps,
         };
         match T::SINGLE {
@@ -175,18 +176,16 @@ struct Room {
     blocks: usize,
     slots: DeviceBuffer<Z>,
     targets: DeviceBuffer<Z>,
-    middles: DeviceBuffer<Z>,
     series: DeviceBuffer<Z>,
     ends: DeviceBuffer<Z>,
     points: DeviceBuffer<Z>,
     results: DeviceBuffer<DeviceEnd>,
     keys: DeviceBuffer<[f64; 2]>,
+    marks: DeviceBuffer<u32>,
     list: DeviceBuffer<u32>,
     host_targets: PinnedBuffer<Z>,
-    host_middles: PinnedBuffer<Z>,
     host_points: PinnedBuffer<Z>,
     host_results: PinnedBuffer<DeviceEnd>,
-    host_list: PinnedBuffer<u32>,
 }
 
 /// What room for an instance depends on.
@@ -212,18 +211,16 @@ impl Room {
             blocks,
             slots: DeviceBuffer::new(context, blocks * sizes.slots * sizes.terms)?,
             targets: DeviceBuffer::new(context, targets)?,
-            middles: DeviceBuffer::new(context, targets)?,
             series: DeviceBuffer::new(context, ends * sizes.terms)?,
             ends: DeviceBuffer::new(context, ends)?,
             points: DeviceBuffer::new(context, tracks * sizes.unknowns)?,
             results: DeviceBuffer::new(context, tracks)?,
             keys: DeviceBuffer::new(context, tracks * sizes.images)?,
+            marks: DeviceBuffer::new(context, tracks)?,
             list: DeviceBuffer::new(context, tracks)?,
             host_targets: PinnedBuffer::new(context, targets)?,
-            host_middles: PinnedBuffer::new(context, targets)?,
             host_points: PinnedBuffer::new(context, tracks * sizes.unknowns)?,
             host_results: PinnedBuffer::new(context, tracks)?,
-            host_list: PinnedBuffer::new(context, tracks)?,
         })
     }
 
@@ -257,6 +254,8 @@ pub struct GpuTracker {
     context: Arc<Context>,
     stream: Stream,
     events: [Event; 2],
+    /// Threads that tell roots apart.
+    meet_lanes: usize,
     sizes: Sizes,
     starts: DeviceBuffer<Z>,
     /// Parameters of the start.
@@ -277,7 +276,9 @@ impl GpuTracker {
         cache: Option<&std::path::Path>,
     ) -> Result<Self, GpuError> {
         let (programs, slots) = source(compiled, WHOLE_WARP)?;
-        let (symmetries, images) = symmetries::header(system);
+        let meet_lanes = start.roots.len().next_power_of_two();
+        let meet_lanes = meet_lanes.clamp(*MEET_LANES.start(), *MEET_LANES.end());
+        let (symmetries, images) = symmetries::header(system, meet_lanes);
         let program = Program { sources: &sources(&programs, &symmetries), options: &[] };
         let bundle = Bundle::of(&program, context, cache)?;
         let [prepare, meet] = [bundle.kernel("prepare")?, bundle.kernel("meet")?];
@@ -300,6 +301,7 @@ impl GpuTracker {
             meet,
             context: Arc::clone(context),
             events: [Event::timed(context)?, Event::timed(context)?],
+            meet_lanes,
             sizes,
             starts: DeviceBuffer::holding(&flat, &stream)?,
             start: DeviceBuffer::holding(&start.parameters, &stream)?,
@@ -321,6 +323,11 @@ impl GpuTracker {
         self.kernel_ms
     }
 
+    /// A new call begins.
+    pub(super) fn begin(&mut self) {
+        self.kernel_ms = 0.0;
+    }
+
     fn make_room(&mut self, instances: usize) -> Result<(), GpuError> {
         let tracks = instances.saturating_mul(self.sizes.roots);
         if u32::try_from(tracks).is_err() {
@@ -333,17 +340,18 @@ impl GpuTracker {
     }
 
     /// Follows every root to every one of `targets`, which have as many parameters as the system, and
-    /// polishes it. Tracks that meet and tracks that find nothing are followed again as carefully as
-    /// `again` says; what still meets has the status duplicate, but for the first of it. What is not done
-    /// when the time is over has the status budget.
-    pub(super) fn straight(
+    /// polishes it. Conjugates of roots of `real` equations take the places of tracks that found nothing.
+    /// Tracks that meet and tracks that end in a multiple root are followed again as carefully as `again`
+    /// says; what still meets has the status duplicate, but for the first of it. What is not done when the
+    /// time is over has the status budget.
+    pub(super) fn follow(
         &mut self,
         first: Settings,
-        again: Settings,
+        again: Option<Settings>,
         targets: &[&[Z]],
+        real: bool,
         budget: Option<Duration>,
     ) -> Result<Vec<Solution>, GpuError> {
-        self.kernel_ms = 0.0;
         let Sizes { unknowns: n, parameters, roots, .. } = self.sizes;
         let jobs = targets.len() * roots;
         if jobs == 0 {
@@ -353,10 +361,9 @@ impl GpuTracker {
         copy(&mut self.room.host_targets, targets.iter().copied().flatten());
         self.room.targets.upload(&self.room.host_targets, targets.len() * parameters, &self.stream)?;
         self.events[0].record(&self.stream)?;
-        let (start, ends) = (self.start.address(), self.room.targets.address());
-        self.launch_prepare((start, 0), ends, targets.len(), true)?;
-        self.launch_track(first, Jobs { count: jobs, list: 0, level: 0, mode: Mode::First }, budget)?;
-        self.launch_meet(targets.len(), 1, false)?;
+        self.launch_prepare(targets.len())?;
+        self.launch_track(first, Jobs { count: jobs, list: 0 }, budget)?;
+        self.launch_meet(targets.len(), real, again.is_none())?;
         self.events[1].record(&self.stream)?;
         self.queue.download(&mut self.host_queue, 1, &self.stream)?;
         let few = jobs * n <= FEW;
@@ -365,22 +372,18 @@ impl GpuTracker {
         }
         self.stream.wait()?;
         self.note_time()?;
-        let doubtful = self.host_queue.items()[0].count[1] > 0;
-        if doubtful {
+        let again = again.filter(|_| self.host_queue.items()[0].count[1] > 0);
+        if let Some(again) = again {
             self.events[0].record(&self.stream)?;
-            self.launch_track(
-                again,
-                Jobs { count: 0, list: self.room.list.address(), level: 1, mode: Mode::Again },
-                budget,
-            )?;
-            self.launch_meet(targets.len(), 1, true)?;
+            self.launch_track(again, Jobs { count: 0, list: self.room.list.address() }, budget)?;
+            self.launch_meet(targets.len(), real, true)?;
             self.events[1].record(&self.stream)?;
         }
-        if doubtful || !few {
+        if again.is_some() || !few {
             self.room.download(jobs, n, &self.stream)?;
             self.stream.wait()?;
         }
-        if doubtful {
+        if again.is_some() {
             self.note_time()?;
         }
         let (points, ends) = self.room.downloaded(jobs, n);
@@ -392,75 +395,34 @@ impl GpuTracker {
         })
     }
 
-    /// Follows tracks by the middle of a way to its end, each given by its way and its root; in the order
-    /// of `jobs`.
-    pub(super) fn around(
-        &mut self,
-        settings: Settings,
-        ways: &[Bent],
-        jobs: &[(usize, usize)],
-        budget: Option<Duration>,
-    ) -> Result<Roots, GpuError> {
-        let Sizes { unknowns: n, parameters, roots, .. } = self.sizes;
-        if jobs.is_empty() {
-            return Ok(Roots::new(n, vec![], vec![]));
-        }
-        self.make_room(ways.len())?;
-        let room = &mut self.room;
-        copy(&mut room.host_middles, ways.iter().flat_map(|way| &way.middle));
-        copy(&mut room.host_targets, ways.iter().flat_map(|way| way.target));
-        for (to, (way, root)) in room.host_list.items_mut().iter_mut().zip(jobs) {
-            *to = (way * roots + root) as u32;
-        }
-        room.middles.upload(&room.host_middles, ways.len() * parameters, &self.stream)?;
-        room.targets.upload(&room.host_targets, ways.len() * parameters, &self.stream)?;
-        room.list.upload(&room.host_list, jobs.len(), &self.stream)?;
-        let (start, list) = (self.start.address(), self.room.list.address());
-        let [middles, targets] = [self.room.middles.address(), self.room.targets.address()];
-        self.events[0].record(&self.stream)?;
-        self.launch_prepare((start, 0), middles, ways.len(), true)?;
-        self.launch_track(settings, Jobs { count: jobs.len(), list, level: 0, mode: Mode::First }, budget)?;
-        self.launch_prepare((middles, parameters), targets, ways.len(), false)?;
-        self.launch_track(settings, Jobs { count: jobs.len(), list, level: 1, mode: Mode::Onward }, budget)?;
-        self.events[1].record(&self.stream)?;
-        self.room.download(jobs.len(), n, &self.stream)?;
-        self.stream.wait()?;
-        self.note_time()?;
-        let (points, ends) = self.room.downloaded(jobs.len(), n);
-        Ok(owned(n, points, ends))
-    }
-
     /// Adds the time between the events.
     fn note_time(&mut self) -> Result<(), GpuError> {
         self.kernel_ms += self.events[1].us_since(&self.events[0])? * 1e-3;
         Ok(())
     }
 
-    /// Queues coefficients of paths: `from` is where their parameters begin, and how many numbers it is
-    /// from one instance to the next.
-    fn launch_prepare(
-        &self,
-        from: (u64, usize),
-        targets: u64,
-        instances: usize,
-        fresh: bool,
-    ) -> Result<(), GpuError> {
-        let Room { blocks, slots, series, ends, .. } = &self.room;
-        let (apart, count, fresh) = (from.1 as u32, instances as u32, u32::from(fresh));
-        let [slots, series, ends, queue] =
-            [slots.address(), series.address(), ends.address(), self.queue.address()];
+    /// Queues coefficients of the paths to the targets.
+    fn launch_prepare(&self, instances: usize) -> Result<(), GpuError> {
+        let Room { blocks, targets, slots, series, ends, .. } = &self.room;
+        let count = instances as u32;
+        let [start, targets, slots, series, ends, queue] = [
+            self.start.address(),
+            targets.address(),
+            slots.address(),
+            series.address(),
+            ends.address(),
+            self.queue.address(),
+        ];
         let grid = instances.min(*blocks) as u32;
         let shape = Shape { grid, block: PREPARE_LANES as u32, shared: 0, start: Start::After };
         let mut arguments = [
-            pointer(&from.0),
-            pointer(&apart),
+            pointer(&start),
             pointer(&targets),
             pointer(&count),
             pointer(&slots),
             pointer(&series),
             pointer(&ends),
             pointer(&queue),
-            pointer(&fresh),
         ];
         // SAFETY: the arguments of `prepare`; the arrays are as long as `Room` makes them for no fewer
         // instances.
@@ -482,26 +444,29 @@ impl GpuTracker {
         unsafe { self.track.launch(&self.stream, DeviceSettings::of::<Z>(settings), jobs, arrays, budget) }
     }
 
-    /// Queues the search for roots that are the same; what is followed again at `level` is listed, or, the
+    /// Queues the search for roots that are the same; what is to be followed again is listed, or, the
     /// `last` time, statuses are set.
-    fn launch_meet(&self, instances: usize, level: usize, last: bool) -> Result<(), GpuError> {
-        let Room { points, results, keys, list, .. } = &self.room;
-        let (roots, count, level) = (self.sizes.roots as u32, instances as u32, level as u32);
-        let last = u32::from(last);
-        let [points, results, keys] = [points.address(), results.address(), keys.address()];
+    fn launch_meet(&self, instances: usize, real: bool, last: bool) -> Result<(), GpuError> {
+        let Room { points, results, keys, marks, list, .. } = &self.room;
+        let (roots, count, level) = (self.sizes.roots as u32, instances as u32, 1u32);
+        let (real, last) = (u32::from(real), u32::from(last));
+        let [points, results, keys, marks] =
+            [points.address(), results.address(), keys.address(), marks.address()];
         let [queue, list] = [self.queue.address(), list.address()];
         let mut arguments = [
             pointer(&points),
             pointer(&results),
             pointer(&roots),
             pointer(&count),
+            pointer(&real),
             pointer(&level),
             pointer(&last),
             pointer(&keys),
+            pointer(&marks),
             pointer(&queue),
             pointer(&list),
         ];
-        let shape = Shape { grid: count, block: MEET_LANES as u32, shared: 0, start: Start::After };
+        let shape = Shape { grid: count, block: self.meet_lanes as u32, shared: 0, start: Start::After };
         // SAFETY: the arguments of `meet`; the arrays are as long as `Room` makes them.
         unsafe { self.stream.launch(self.meet, shape, &mut arguments) }
     }

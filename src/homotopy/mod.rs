@@ -33,6 +33,7 @@ mod start;
 mod system;
 mod track;
 pub mod tune;
+mod twice;
 mod work;
 
 pub use distinct::Distinct;

@@ -1,6 +1,6 @@
 //! How many of the roots that are there are found.
 
-use super::check::{correction, newton, CORRECTION};
+use super::check::CORRECTION;
 use super::distinct::Distinct;
 use super::operations::Operations;
 use super::precision::Precision;
@@ -141,7 +141,7 @@ pub fn recall(
         }
         let distinct = solution.distinct(system);
         for root in solution.found() {
-            let error = correction(system, root.point, &target);
+            let error = solver.newton().correction(root.point, &target);
             recall.wrong += usize::from(error.is_nan() || error >= CORRECTION);
             recall.precision.residuals.add(root.residual);
             recall.precision.errors.add(error);
@@ -154,14 +154,14 @@ pub fn recall(
         recall.steps += solution.steps();
         for outcome in solution.roots.outcomes() {
             recall.again += usize::from(outcome.is_followed_again());
-            let (steps, corrections) = (outcome.steps - outcome.single, outcome.corrections);
+            let (steps, corrections) = (outcome.steps.saturating_sub(outcome.single), outcome.corrections);
             let Operations { step, correction, .. } = recall.operations;
             recall.double += f64::from(steps) * step as f64 + f64::from(corrections) * correction as f64;
         }
         recall.longest += f64::from(solution.longest());
         let Some(instance) = instance else { continue };
         recall.truths += 1;
-        let truth = newton(system, instance.near.clone(), &target);
+        let truth = solver.newton().run(instance.near.clone(), &target);
         recall.true_found += usize::from(truth.is_some_and(|t| distinct.find(&t).is_some()));
         recall.poses += 1;
         let all = solution.found().flat_map(|r| problem.geometry(system, r.point, &instance.measured));

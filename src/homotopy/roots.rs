@@ -60,6 +60,8 @@ pub struct Root<'a> {
     /// See [`Outcome`].
     pub steps: u32,
     /// See [`Outcome`].
+    pub single: u32,
+    /// See [`Outcome`].
     pub corrections: u32,
 }
 
@@ -106,9 +108,9 @@ impl Roots {
     /// # Panics
     /// If there are not so many.
     pub fn at(&self, k: usize) -> Root<'_> {
-        let Outcome { status, residual, condition, steps, corrections, .. } = self.outcomes[k];
+        let Outcome { status, residual, condition, steps, single, corrections } = self.outcomes[k];
         let point = &self.points[k * self.unknowns..][..self.unknowns];
-        Root { status, point, residual, condition, steps, corrections }
+        Root { status, point, residual, condition, steps, single, corrections }
     }
 
     /// All of them, in order.
@@ -123,8 +125,8 @@ impl Roots {
 
     /// Replaces number `k`; the steps of both count.
     pub(super) fn replace(&mut self, k: usize, by: Root) {
-        let Root { status, residual, condition, steps, corrections, .. } = by;
-        let outcome = Outcome { status, residual, condition, steps, single: 0, corrections };
+        let Root { status, residual, condition, steps, single, corrections, .. } = by;
+        let outcome = Outcome { status, residual, condition, steps, single, corrections };
         self.follow_up(k, outcome, by.point);
     }
 
@@ -134,9 +136,10 @@ impl Roots {
         if matches!(by.status, TrackStatus::Ok | TrackStatus::Singular) || !self.at(k).ok() {
             self.replace(k, by);
         } else {
-            let lost = Outcome { corrections: by.corrections, ..Outcome::failed(by.status, by.steps) };
-            let Outcome { steps, corrections, .. } = lost.after(&self.outcomes[k]);
-            self.outcomes[k] = Outcome { steps, corrections, ..self.outcomes[k] };
+            let Root { single, corrections, .. } = by;
+            let lost = Outcome { single, corrections, ..Outcome::failed(by.status, by.steps) };
+            let Outcome { steps, single, corrections, .. } = lost.after(&self.outcomes[k]);
+            self.outcomes[k] = Outcome { steps, single, corrections, ..self.outcomes[k] };
         }
     }
 
@@ -147,6 +150,11 @@ impl Roots {
 
     pub(super) fn put(&mut self, k: usize, outcome: Outcome, point: &[Complex<f64>]) {
         self.outcomes[k] = outcome;
+        self.place(k, point);
+    }
+
+    /// Number `k` is moved.
+    pub(super) fn place(&mut self, k: usize, point: &[Complex<f64>]) {
         self.points[k * self.unknowns..][..self.unknowns].copy_from_slice(point);
     }
 
@@ -156,8 +164,10 @@ impl Roots {
         self.outcomes.iter_mut().for_each(|outcome| outcome.single = outcome.steps);
     }
 
-    pub(super) fn set_status(&mut self, k: usize, status: TrackStatus) {
-        self.outcomes[k].status = status;
+    /// Number `k` is no root after all.
+    pub(super) fn lose(&mut self, k: usize, status: TrackStatus) {
+        let Outcome { steps, single, corrections, .. } = self.outcomes[k];
+        self.outcomes[k] = Outcome { single, corrections, ..Outcome::failed(status, steps) };
     }
 
     /// So many tracks after each other, as the roots of an instance.
@@ -191,7 +201,7 @@ impl Solution {
     }
 
     /// Those of them that are neither the same nor images of each other.
-    pub fn distinct<'s>(&self, system: &'s System) -> Distinct<'s> {
+    pub fn distinct(&self, system: &System) -> Distinct {
         let mut distinct = Distinct::new(system);
         self.found().for_each(|root| {
             distinct.insert(root.point);

@@ -1,4 +1,5 @@
-//! Follows roots along a path of parameters, from `t = 0` to `t = 1`.
+//! Follows roots along a path of parameters, from `t = 0` to `t = 1`, straight or in a bow through
+//! complex `t`: another bow may come to another root.
 //!
 //! A step predicts by the polynomial through the last three points and their rates of change
 //! (degree 5, error of order 6), corrects three times with one factorisation of the Jacobian, and is
@@ -32,6 +33,8 @@ pub struct Settings {
     pub end_zone: f64,
     /// A root that is reached by a shorter step may be a multiple one.
     pub brief: f64,
+    /// Halfway, `t` is a quarter of this times `i` beside the straight way.
+    pub bow: f64,
 }
 
 impl Default for Settings {
@@ -44,6 +47,7 @@ impl Default for Settings {
             infinity: 1e30,
             end_zone: 1e-12,
             brief: 1e-6,
+            bow: 0.0,
         }
     }
 }
@@ -218,7 +222,9 @@ impl<'a> Tracker<'a> {
             } else {
                 t + lane.step
             };
-            step.t[l] = lane.target;
+            let (s, bow) = (lane.target, self.settings.bow);
+            step.t.set(l, Complex::new(s, bow * s * (1.0 - s)));
+            step.speed.set(l, Complex::new(1.0, bow * (1.0 - 2.0 * s)));
             hermite(&lane.times[..lane.known], lane.target, |h, weights| {
                 let [point, speed, change, acceleration] = weights;
                 step.point[0][h][l] = point;

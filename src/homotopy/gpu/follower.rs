@@ -2,7 +2,7 @@
 
 use super::any::{options, Any};
 use super::header::{terms, Fitted};
-use super::launch::{Arrays, Jobs, Mode, Track};
+use super::launch::{Arrays, Jobs, Track};
 use super::{owned, track_sources, DeviceEnd, DeviceSettings, Number, Queue, WHOLE_WARP, Z};
 use crate::gpu::buffers::{DeviceBuffer, PinnedBuffer};
 use crate::gpu::bundle::{Bundle, Program};
@@ -106,7 +106,12 @@ impl<T: Number> Follower<T> {
         &self.bundle
     }
 
-    /// How long the kernel of the last call took, ms.
+    /// A call begins.
+    pub fn begin(&mut self) {
+        self.kernel_ms = 0.0;
+    }
+
+    /// How long the kernel took since then, ms.
     pub fn kernel_ms(&self) -> f64 {
         self.kernel_ms
     }
@@ -153,7 +158,7 @@ impl<T: Number> Follower<T> {
             results: room.results.address(),
             queue: self.queue.address(),
         };
-        let all = Jobs { count: jobs, list: 0, level: 0, mode: Mode::First };
+        let all = Jobs { count: jobs, list: 0 };
         self.events[0].record(stream)?;
         // SAFETY: the room is for all tracks of so many instances.
         unsafe { self.track.launch(stream, DeviceSettings::of::<T>(settings), all, arrays, budget)? };
@@ -161,7 +166,7 @@ impl<T: Number> Follower<T> {
         room.points.download(&mut room.host_points, jobs * wide, stream)?;
         room.results.download(&mut room.host_results, jobs, stream)?;
         stream.wait()?;
-        self.kernel_ms = self.events[1].us_since(&self.events[0])? * 1e-3;
+        self.kernel_ms += self.events[1].us_since(&self.events[0])? * 1e-3;
         let numbers = &room.host_points.items()[..jobs * wide];
         let points: Vec<Z> = numbers.chunks(wide).flat_map(|x| &x[..n]).map(|x| x.z()).collect();
         let mut roots = owned(n, &points, &room.host_results.items()[..jobs]);

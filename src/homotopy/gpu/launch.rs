@@ -7,14 +7,6 @@ use crate::gpu::GpuError;
 use std::ffi::c_void;
 use std::time::Duration;
 
-/// `Mode` of the kernel.
-#[derive(Clone, Copy)]
-pub enum Mode {
-    First,
-    Again,
-    Onward,
-}
-
 /// What tracks read and write, by addresses.
 #[derive(Clone, Copy)]
 pub struct Arrays {
@@ -29,13 +21,10 @@ pub struct Arrays {
 /// Which tracks.
 #[derive(Clone, Copy)]
 pub struct Jobs {
-    /// How many, zero if the queue tells.
+    /// How many, zero if the queue tells: those that are followed again.
     pub count: usize,
     /// Where their list is, zero if they are all tracks.
     pub list: u64,
-    /// Round of the call.
-    pub level: usize,
-    pub mode: Mode,
 }
 
 /// The kernel `track` of a bundle.
@@ -82,12 +71,14 @@ impl Track {
         // Zero is no limit.
         let budget = budget.map_or(0, |time| time.as_nanos().clamp(1, u128::from(u64::MAX)) as u64);
         let tiles = self.tiling.warps * WARP / self.tiling.lanes;
-        let most = if jobs.count == 0 { self.blocks } else { jobs.count.div_ceil(tiles).min(self.blocks) };
         // What is followed again was listed by the kernel just before.
-        let start = if let Mode::Again = jobs.mode { Start::After } else { self.way };
+        let (most, start, level) = match jobs.count {
+            0 => (self.blocks, Start::After, 1u32),
+            count => (count.div_ceil(tiles).min(self.blocks), self.way, 0),
+        };
         let block = (self.tiling.warps * WARP) as u32;
         let shape = Shape { grid: most as u32, block, shared: self.shared, start };
-        let (count, level, mode) = (jobs.count as u32, jobs.level as u32, jobs.mode as u32);
+        let count = jobs.count as u32;
         let Arrays { series, ends, starts, points, results, queue } = arrays;
         let mut arguments = [
             pointer(&series),
@@ -100,7 +91,6 @@ impl Track {
             pointer(&budget),
             pointer(&queue),
             pointer(&level),
-            pointer(&mode),
             pointer(&points),
             pointer(&results),
         ];

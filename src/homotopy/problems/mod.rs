@@ -197,17 +197,18 @@ pub enum Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::homotopy::check::newton;
+    use crate::homotopy::check::Newton;
 
     #[test]
     fn true_roots_tell_the_true_geometry_and_points_are_in_front() {
         for problem in vision() {
             let system = problem.system().expect("a system");
+            let newton = Newton::new(&system);
             for seed in 0..10 {
                 let Some(instance) = problem.instance(seed) else { panic!("{}", problem.name) };
                 let Instance { measured, parameters, near, truth } = &instance;
                 assert_eq!(problem.parameters(measured).as_ref(), Some(parameters), "{}", problem.name);
-                let root = newton(&system, near.clone(), parameters).expect("a root");
+                let root = newton.run(near.clone(), parameters).expect("a root");
                 let all = problem.geometry(&system, &root, measured);
                 let right = all.iter().find(|one| one.is_close(truth, 1e-6));
                 let right = right.unwrap_or_else(|| panic!("{}, {seed}: {truth:?}, {all:?}", problem.name));

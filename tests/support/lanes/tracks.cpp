@@ -31,8 +31,8 @@ int main() {
     std::vector<End> results(tracks);
     Queue queue = {};
     lanes::run(WARPS * WARP, [&] {
-        track(series.data(), ends.data(), starts.data(), roots, tracks, nullptr, settings, 0, &queue, 0, FIRST,
-              points.data(), results.data());
+        track(series.data(), ends.data(), starts.data(), roots, tracks, nullptr, settings, 0, &queue, 0, points.data(),
+              results.data());
     });
     fwrite(points.data(), sizeof(Z), points.size(), stdout);
     fwrite(results.data(), sizeof(End), results.size(), stdout);
