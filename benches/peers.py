@@ -274,7 +274,8 @@ def phc(unknowns, equations):
         values = {v: complex(float(re_), float(im)) for v, re_, im in
                   re.findall(rf"^ (\w+) :\s+({number})\s+({number})", block, re.M)}
         error, condition = (float(re.search(rf"{what} :\s+({number})", block)[1]) for what in ("err", "rco"))
-        if error < 1e-8 and condition > 1e-14:
+        # A path that stopped on its way may have a small error: its end is marked.
+        if error < 1e-8 and condition > 1e-14 and "no solution" not in block:
             roots.append([values[v] for v in unknowns])
     return np.array(roots)
 

@@ -266,6 +266,17 @@ mod tests {
     }
 
     #[test]
+    fn another_form_of_a_problem_has_as_many_roots() {
+        for problem in all() {
+            let other = match problem.counted {
+                Counted::Form(name) => find(name).expect("a problem").expected,
+                _ => problem.expected,
+            };
+            assert!(problem.expected == other && problem.expected > 0, "{}", problem.name);
+        }
+    }
+
+    #[test]
     fn geometry_that_differs_anywhere_is_not_close() {
         let truth = find("trifocal_focal").and_then(|p| p.instance(3)).expect("an instance").truth;
         assert!(truth.is_close(&truth, 1e-9) && truth.is_in_front());
