@@ -259,12 +259,9 @@ pub fn trace_test(
         go_round(&compiled, settings, corners, &mut points, &mut found, &mut state, options.deadline);
         progress(state);
         if state.quiet > 0 {
-            // Another way each time: a point that is lost on one need not be on the next.
-            let angle = std::f64::consts::TAU * random.random::<f64>();
-            let step = Complex::from_polar(0.5 + 0.5 * random.random::<f64>(), angle);
             let to = |k: f64| {
                 let mut moved = base.clone();
-                moved[n + 1] += step * k;
+                moved[n + 1] += Complex::new(0.7, 0.4) * k;
                 let path = compiled.path(&with(base.clone()), &with(moved));
                 carry(&compiled, settings, &path, &points, options.deadline)
             };
