@@ -207,6 +207,11 @@ def dedicated(options, name):
     return [f"{spent:.4f}", f"{sum(right)}/{len(right)}" if right else "-", label + (f": {what}" if what else "")]
 
 
+def three(value):
+    """Three digits."""
+    return f"{float(f'{value:.3g}'):g}"
+
+
 def table(options):
     files = []
     for path in [options.cpu] + ([options.gpu] if options.gpu else []):
@@ -216,8 +221,8 @@ def table(options):
     print("| problem | roots | CPU ms | GPU ms | CPU / GPU | dedicated ms | true | solver |\n" + "|---" * 8 + "|")
     for name, row in cpu.items():
         device = gpu.get(name, {}).get("ms")
-        ours = [f"{row['ms']:.3g}"]
-        ours += [f"{device:.3g}", f"{row['ms'] / device:.1f}"] if device else ["-", "-"]
+        ours = [three(row["ms"])]
+        ours += [three(device), f"{row['ms'] / device:.1f}"] if device else ["-", "-"]
         print("|", " | ".join([name, str(row["expected"] // row["instances"]), *ours, *dedicated(options, name)]), "|")
     empty, _ = timed([poselib.CameraPose] * 1000)
     print(f"\nA call from Python that does nothing: {empty:.4f} ms.")
