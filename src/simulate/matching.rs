@@ -98,13 +98,18 @@ fn look_of(world: &World, r: &Return, reach: f64) -> Look {
 impl FeatureMap {
     /// Samples the sweeps, given in the map frame, with voxels: a feature is the mean of the
     /// points in its voxel.
-    pub(super) fn new(world: &World, sweeps: &[(Rigid, Vec<Return>)], edge: f64, seed: u64) -> Self {
+    pub(super) fn new(
+        world: &World,
+        sweeps: impl Iterator<Item = (Rigid, Vec<Return>)>,
+        edge: f64,
+        seed: u64,
+    ) -> Self {
         let mut sums: HashMap<Voxel, (Vector, u32, Look)> = HashMap::new();
         for (map_t_lidar, returns) in sweeps {
-            for r in returns {
+            for r in &returns {
                 let p = map_t_lidar * r.measured;
-                let look = look_of(world, r, 2.0 * edge);
-                let entry = sums.entry(voxel_of(&p, edge)).or_insert((Vector::zeros(), 0, look));
+                let look = || look_of(world, r, 2.0 * edge);
+                let entry = sums.entry(voxel_of(&p, edge)).or_insert_with(|| (Vector::zeros(), 0, look()));
                 entry.0 += p.coords;
                 entry.1 += 1;
             }

@@ -374,23 +374,28 @@ fn check(options: &Options) -> Result<(), SimulateError> {
     within("azimuth step", lidar.azimuth_deg, 0.01, 10.0, "0.01 .. 10 degrees")
 }
 
+/// Mapping sweeps made at once, on all cores.
+const MAPPED_AT_ONCE: usize = 16;
+
 /// The map: sweeps along the whole route, without people, each with a small error of its pose.
 fn survey(scene: &Scene, lidar: &Lidar, base_t_lidar: &Rigid, options: &Options) -> FeatureMap {
     let place = options.levels.place(options.place);
     let count = (scene.route.length() / place.mapping_step).ceil() as usize;
-    let sweeps: Vec<_> = (0..count)
-        .into_par_iter()
-        .map(|index| {
-            let mut random = Random::new(options.seed, Purpose::Mapping, index as u64);
-            let along = index as f64 * place.mapping_step;
-            let [x, y] = scene.route.spot(along);
-            let map_t_lidar = planar(x, y, scene.route.heading(along)) * base_t_lidar;
-            let returns = lidar.sweep(&scene.world, &[], &map_t_lidar, 2, &mut random);
-            let error = random.direction() * random.normal(options.levels.mapping_error);
-            (Translation3::from(error) * map_t_lidar, returns)
-        })
-        .collect();
-    FeatureMap::new(&scene.world, &sweeps, place.voxel, options.seed)
+    let sweep = |index: usize| {
+        let mut random = Random::new(options.seed, Purpose::Mapping, index as u64);
+        let along = index as f64 * place.mapping_step;
+        let [x, y] = scene.route.spot(along);
+        let map_t_lidar = planar(x, y, scene.route.heading(along)) * base_t_lidar;
+        let returns = lidar.sweep(&scene.world, &[], &map_t_lidar, 2, &mut random);
+        let error = random.direction() * random.normal(options.levels.mapping_error);
+        (Translation3::from(error) * map_t_lidar, returns)
+    };
+    // A few at a time: all of them would take a gigabyte.
+    let sweeps = (0..count).step_by(MAPPED_AT_ONCE).flat_map(|first| {
+        let some = first..count.min(first + MAPPED_AT_ONCE);
+        some.into_par_iter().map(sweep).collect::<Vec<_>>()
+    });
+    FeatureMap::new(&scene.world, sweeps, place.voxel, options.seed)
 }
 
 /// A pose on the floor.

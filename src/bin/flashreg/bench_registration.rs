@@ -38,6 +38,9 @@ pub struct BenchRegistration {
     /// with 1, each has the whole machine [default: as many as threads; backend.batch on the GPU]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+    /// Register each so many times; its time is the median
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeat: u32,
     /// The same as --set backend.kind=...
     #[arg(long, value_parser = PossibleValuesParser::new(BackendChoice::WORDS))]
     backend: Option<String>,
@@ -135,13 +138,13 @@ impl BenchRegistration {
         let (backend, backend_why) = (registrar.backend(), registrar.why().to_owned());
         let start = Instant::now();
         let outcomes = if gpu || jobs == 1 {
-            in_turn(&mut registrar, &pairs, &by_preset, jobs)?
+            in_turn(&mut registrar, &pairs, &by_preset, jobs, self.repeat)?
         } else {
             for params in &mut by_preset {
                 params.set("backend.kind", &Value::Text("cpu".to_owned()))?;
                 params.set("backend.threads", &Value::Int(1))?;
             }
-            side_by_side(&pairs, &by_preset, jobs)?
+            side_by_side(&pairs, &by_preset, jobs, self.repeat)?
         };
         let seconds = start.elapsed().as_secs_f64();
         let lines = self.lines(&outcomes);
@@ -222,6 +225,7 @@ fn in_turn(
     pairs: &[Pair],
     params: &[Params; 2],
     jobs: usize,
+    repeat: u32,
 ) -> anyhow::Result<Vec<Outcome>> {
     let mut outcomes = Vec::with_capacity(pairs.len());
     for same in pairs.chunk_by(|a, b| a.preset == b.preset) {
@@ -232,9 +236,16 @@ fn in_turn(
             if outcomes.is_empty() {
                 registrar.register_batch(&problems, params);
             }
+            let mut times = Vec::new();
+            for _ in 1..repeat {
+                let start = Instant::now();
+                registrar.register_batch(&problems, params);
+                times.push(ms_since(start));
+            }
             let start = Instant::now();
             let results = registrar.register_batch(&problems, params);
-            let ms = start.elapsed().as_secs_f64() * 1e3 / batch.len() as f64;
+            times.push(ms_since(start));
+            let ms = Percentiles::of(&mut times).p50 / batch.len() as f64;
             let all = batch.iter().zip(&problems).zip(results);
             outcomes.extend(all.map(|((pair, problem), result)| outcome(pair, problem, result, ms)));
         }
@@ -257,10 +268,16 @@ fn side_by_side(pairs: &[Pair], params: &[Params; 2], jobs: usize) -> anyhow::Re
             if !std::mem::replace(&mut warm, true) {
                 registrar.register(&problem, params);
             }
+            let mut times = Vec::new();
+            for _ in 1..repeat {
+                let start = Instant::now();
+                registrar.register(&problem, params);
+                times.push(ms_since(start));
+            }
             let start = Instant::now();
             let result = registrar.register(&problem, params);
-            let ms = start.elapsed().as_secs_f64() * 1e3;
-            let outcome = outcome(pair, &problem, result, ms);
+            times.push(ms_since(start));
+            let outcome = outcome(pair, &problem, result, Percentiles::of(&mut times).p50);
             made.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((index, outcome));
         }
     };
@@ -274,6 +291,10 @@ fn side_by_side(pairs: &[Pair], params: &[Params; 2], jobs: usize) -> anyhow::Re
     let mut made = made.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     made.sort_unstable_by_key(|(index, _)| *index);
     Ok(made.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
+fn ms_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
 }
 
 fn problem(pair: &Pair, params: &Params) -> anyhow::Result<Problem> {

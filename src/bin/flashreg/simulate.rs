@@ -153,7 +153,7 @@ impl Simulate {
             bar.finish_and_clear();
             let (written, bytes) = written?;
             say(format_args!(
-                "{}: {} sweeps, {} points, {} correspondences, {:.1} % right, {:.1} MB, seed {}",
+                "{}: {} sweeps, {} raw points, {} correspondences, {:.1} % right, {:.1} MB, seed {}",
                 path.display(),
                 written.frames,
                 written.points,
