@@ -262,7 +262,7 @@ fn sweep(simulation: &Simulation, index: usize) -> Result<Made, WriteError> {
     let spoil = |purpose| {
         let mut random = Random::new(options.seed ^ purpose, Purpose::Fault, index as u64);
         let share = if failing(FaultKind::Nan) { levels.faults.nan_share } else { 0.0 };
-        move || random.chance(share)
+        move || share > 0.0 && random.chance(share)
     };
     let mut frame = simulation.truth(index);
     if !failing(FaultKind::NoLidar) {
