@@ -283,7 +283,7 @@ fn a_kidnapped_robot_is_elsewhere_and_its_odometry_does_not_know() {
     assert!(simulation.imu().take(600).all(|s| s.accel.norm() < 20.0));
 }
 
-/// Ranges seen in twelve directions from a point.
+/// Ranges seen from a point, every five degrees.
 fn ranges(scene: &Scene, from: Point) -> Vec<f64> {
     let directions = (0..72).map(|k| {
         let (sin, cos) = (f64::from(k) * 5.0).to_radians().sin_cos();
@@ -294,25 +294,24 @@ fn ranges(scene: &Scene, from: Point) -> Vec<f64> {
 
 #[test]
 fn identical_rooms_look_the_same_and_others_do_not() {
-    let mut found = 0;
-    for seed in 0..6 {
-        let scene = Scene::new(Place::Building, seed, true).expect("a building");
-        // From every spot of the tour, the spot as far west or east as would look the same.
-        let spots: Vec<_> = scene.route.samples().iter().step_by(20).collect();
-        let best = spots
-            .iter()
-            .flat_map(|a| spots.iter().map(move |b| (a, b)))
-            .filter(|(a, b)| b[0] - a[0] > 4.0 && (b[1] - a[1]).abs() < 0.05 && a[1] > 8.0);
-        let mut most = 0;
-        for (a, b) in best {
-            let same = ranges(&scene, Point::new(a[0], a[1], 0.6));
-            let other = ranges(&scene, Point::new(b[0], a[1], 0.6));
-            // The spot itself is somewhat off: what counts is the best.
-            most = most.max(same.iter().zip(&other).filter(|(s, o)| (*s - *o).abs() < 0.2).count());
-        }
-        found += usize::from(most >= 60);
-    }
-    assert!(found >= 5, "{found} of 6");
+    let look_alikes = |twins: bool| {
+        let found = (0..6).filter(|seed| {
+            let scene = Scene::new(Place::Building, *seed, twins).expect("a building");
+            // A spot of the tour, and one so far east of it that it cannot be the same room.
+            scene.route.samples().iter().step_by(100).any(|[x, y]| {
+                let here = ranges(&scene, Point::new(*x, *y, 0.6));
+                let wide = here[0] + here[36] > 2.0;
+                let shifts = (100..500).map(|k| f64::from(k) * 0.04).take_while(|d| x + d < 45.0);
+                wide && shifts.into_iter().any(|d| {
+                    let there = ranges(&scene, Point::new(x + d, *y, 0.6));
+                    here.iter().zip(&there).filter(|(a, b)| (*a - *b).abs() < 0.1).count() >= 64
+                })
+            })
+        });
+        found.count()
+    };
+    let (twins, others) = (look_alikes(true), look_alikes(false));
+    assert!(twins >= 5 && others <= 1, "{twins} of 6 with, {others} without");
 }
 
 #[test]

@@ -254,7 +254,12 @@ fn in_turn(
 }
 
 /// Each pair on a thread of its own.
-fn side_by_side(pairs: &[Pair], params: &[Params; 2], jobs: usize) -> anyhow::Result<Vec<Outcome>> {
+fn side_by_side(
+    pairs: &[Pair],
+    params: &[Params; 2],
+    jobs: usize,
+    repeat: u32,
+) -> anyhow::Result<Vec<Outcome>> {
     let next = AtomicUsize::new(0);
     let made: Mutex<Vec<(usize, Outcome)>> = Mutex::new(Vec::with_capacity(pairs.len()));
     let work = || -> anyhow::Result<()> {
