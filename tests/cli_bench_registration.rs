@@ -177,7 +177,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
         ("empty", "", "0_1.txt", "no pairs in it"),
         ("nothing", "0 1 2\n", "0_1.txt", "not 0 numbers"),
         ("word", "zero one\n", "0_1.txt", "gt.log, pair 1: 'zero one' names no pair"),
-        ("missing", &format!("0 1\n{good}"), "0_2.txt", "0 files with the numbers 0 and 1"),
+        ("missing", format!("0 1\n{good}").as_str(), "0_2.txt", "0 files with the numbers 0 and 1"),
         ("scaled", "0 1\n2 0 0 0\n0 2 0 0\n0 0 2 0\n0 0 0 1\n", "0_1.txt", "holds no rotation"),
         ("mirror", "0 1\n1 0 0 0\n0 1 0 0\n0 0 -1 0\n0 0 0 1\n", "0_1.txt", "holds no rotation"),
         ("nan", "0 1\n1 0 0 NaN\n0 1 0 0\n0 0 1 0\n0 0 0 1\n", "0_1.txt", "4 x 4 finite numbers"),
