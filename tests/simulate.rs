@@ -51,9 +51,9 @@ fn the_same_seed_gives_the_same_bytes_whatever_the_number_of_threads() {
 fn every_seed_gives_every_place_with_a_free_tour() {
     for (place, seeds, least) in [
         (Place::Building, 40, 40.0),
-        (Place::Warehouse, 10, 150.0),
-        (Place::Outdoor, 10, 250.0),
-        (Place::Tunnel, 10, 250.0),
+        (Place::Warehouse, 4, 150.0),
+        (Place::Outdoor, 4, 250.0),
+        (Place::Tunnel, 4, 250.0),
     ] {
         for seed in 0..seeds {
             let scene = Scene::new(place, seed, false).unwrap_or_else(|| panic!("{place:?} {seed}"));
