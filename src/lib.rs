@@ -2,7 +2,7 @@
 //! with a status that says whether to trust it.
 //!
 //! The library knows no middleware. A room uses only rooms below it:
-//! `ros` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`. Beside them
+//! `ros` > `replay` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`. Beside them
 //! [`homotopy`] solves systems of polynomial equations; it uses [`gpu`] and [`geometry`] only. All use
 //! [`latency`], [`params`] and [`status`].
 //!
@@ -19,6 +19,7 @@ pub mod localizer;
 pub mod messages;
 pub mod params;
 pub mod registration;
+pub mod replay;
 #[cfg(feature = "ros")]
 pub mod ros;
 pub mod simulate;

@@ -1,6 +1,8 @@
 //! The command line.
 
 mod bench;
+mod bench_pairs;
+mod bench_registration;
 mod doctor;
 mod figure;
 mod hc;
@@ -30,7 +32,7 @@ struct Cli {
 enum Command {
     /// Register the correspondences in a file: exit code 0 only if the pose can be trusted.
     Register(register::Register),
-    /// Write a simulated drive through a building as an MCAP file of ROS 2 messages.
+    /// Write a simulated drive, and its map, as an MCAP file of ROS 2 messages.
     Simulate(simulate::Simulate),
     /// Measure how long a registration takes, as a whole and stage by stage.
     Bench(bench::Bench),

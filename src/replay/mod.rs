@@ -1,0 +1,10 @@
+//! Replay of a bag: the localizer of the node, driven from a file instead of from topics, and what
+//! came of it measured against the truth.
+//!
+//! ```text
+//! bag -> drive -> FrameRecord ... -> metrics -> estimate.tum, frames.csv, result.json, report.html
+//! ```
+
+pub mod record;
+
+pub use record::{Estimate, FrameRecord};
