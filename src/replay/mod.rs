@@ -5,6 +5,8 @@
 //! bag -> drive -> FrameRecord ... -> metrics -> estimate.tum, frames.csv, result.json, report.html
 //! ```
 
+pub mod drive;
 pub mod record;
+pub mod truth;
 
 pub use record::{Estimate, FrameRecord};
