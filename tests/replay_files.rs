@@ -5,6 +5,7 @@ use flashreg::io::trajectory::Trajectory;
 use flashreg::messages::Stamp;
 use flashreg::params::Params;
 use flashreg::registration::StageTimes;
+use flashreg::replay::drive;
 use flashreg::replay::files::{write, Drive};
 use flashreg::replay::gates::{Gates, MinRecall};
 use flashreg::replay::metrics::{Align, Evaluation, Limit, Options, Step};
@@ -95,9 +96,10 @@ fn run(frames: &[FrameRecord]) -> Run {
     Run {
         bag: "drives/about_the_block & back.mcap".to_owned(),
         truth: Some("/ground_truth/odom".to_owned()),
-        realtime: true,
+        drive: drive::Options { realtime: true, ..drive::Options::default() },
         complete: false,
         losses: vec!["chunk 17 is damaged: 31 messages of /points lost".to_owned()],
+        notes: Vec::new(),
         wall_s: 12.5,
         backend: Backend { kind: "cpu".to_owned(), why, gpu: None, cuda: None },
         counters,

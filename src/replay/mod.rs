@@ -5,6 +5,7 @@
 //! bag -> drive -> FrameRecord ... -> metrics -> estimate.tum, frames.csv, result.json, report.html
 //! ```
 
+pub mod drive;
 pub mod files;
 pub mod gates;
 pub mod metrics;
@@ -13,6 +14,7 @@ mod report;
 pub mod result;
 mod run;
 pub mod table;
+pub mod truth;
 
 pub use record::{Estimate, FrameRecord};
 pub use run::{Backend, Run};

@@ -1,5 +1,6 @@
 //! How a drive was replayed: all that is known beside its frames.
 
+use super::drive::{Options, Outcome};
 use crate::gpu::device;
 use crate::localizer::Localizer;
 use crate::params::{Params, Value};
@@ -14,12 +15,14 @@ pub struct Run {
     pub bag: String,
     /// Where the truth comes from.
     pub truth: Option<String>,
-    /// Frames were dropped as a robot drops them that takes as long for an answer.
-    pub realtime: bool,
+    /// What of the bag was driven, and how.
+    pub drive: Options,
     /// False: it was interrupted, and all that follows is of the part until then.
     pub complete: bool,
     /// What of the bag could not be read, in words.
     pub losses: Vec<String>,
+    /// What else should be said.
+    pub notes: Vec<String>,
     /// Seconds that the replay took.
     pub wall_s: f64,
     /// What computed.
@@ -44,15 +47,24 @@ pub struct Backend {
 }
 
 impl Run {
-    /// After a replay of `bag`: complete and without losses until the caller says otherwise.
-    pub fn new(bag: String, localizer: &Localizer, params: &Params) -> Self {
+    /// Of a drive through `bag` that took `wall_s` seconds; without a truth until the caller names one.
+    pub fn new(
+        bag: String,
+        drive: Options,
+        outcome: &Outcome,
+        localizer: &Localizer,
+        params: &Params,
+        wall_s: f64,
+    ) -> Self {
+        let lost = outcome.lost.iter().map(|why| format!("the GPU was lost: {why}"));
         Self {
             bag,
             truth: None,
-            realtime: false,
-            complete: true,
-            losses: Vec::new(),
-            wall_s: 0.0,
+            drive,
+            complete: outcome.complete,
+            losses: outcome.losses.iter().map(ToString::to_string).collect(),
+            notes: outcome.notes.iter().cloned().chain(lost).collect(),
+            wall_s,
             backend: Backend::of(localizer),
             counters: counts(localizer.counters()),
             params: values(params),

@@ -30,6 +30,9 @@ fn write_all(out: &mut String, result: &ResultFile) -> fmt::Result {
     for loss in &run.losses {
         writeln!(out, "not read    {loss}")?;
     }
+    for note in &run.notes {
+        writeln!(out, "note        {note}")?;
+    }
     let fix = |seconds: Option<f64>| seconds.map_or("none".to_owned(), |s| format!("after {s:.1} s"));
     write!(out, "first fix   {}", fix(summary.first_fix.accepted_s))?;
     match &run.truth {

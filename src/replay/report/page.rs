@@ -85,7 +85,7 @@ fn verdict(passed: bool, good: &str, bad: &str) -> String {
 fn head(result: &ResultFile) -> String {
     let (run, summary) = (&result.run, &result.summary);
     let revision = result.program.revision.as_ref().map_or(String::new(), |r| format!(" ({r})"));
-    let how = if run.realtime { "in real time, with dropped frames" } else { "frame by frame" };
+    let how = if run.drive.realtime { "in real time, with dropped frames" } else { "frame by frame" };
     let mut text = format!("<h1>{}</h1>\n", escape(&run.bag));
     let mut line = |line: String| text.push_str(&format!("<p class=\"faded\">{}</p>\n", escape(&line)));
     line(format!(
@@ -105,6 +105,7 @@ fn head(result: &ResultFile) -> String {
         notes.push("Interrupted: this is the part until then.".to_owned());
     }
     notes.extend(run.losses.iter().map(|loss| format!("Not read: {loss}")));
+    notes.extend(run.notes.iter().cloned());
     text + &notes.iter().map(|note| format!("<p class=\"note\">{}</p>\n", escape(note))).collect::<String>()
 }
 
