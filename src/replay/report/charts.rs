@@ -118,11 +118,7 @@ fn times(frames: &[FrameRecord]) -> Vec<f64> {
 
 /// The usual time from one frame to the next.
 fn interval(times: &[f64]) -> f64 {
-    let mut steps: Vec<f64> = times
-        .windows(2)
-        .map(|pair| pair.iter().rev().copied().reduce(|b, a| b - a))
-        .map(|d| d.unwrap_or(0.0))
-        .collect();
+    let mut steps: Vec<f64> = times.iter().zip(times.iter().skip(1)).map(|(a, b)| b - a).collect();
     Percentiles::of(&mut steps).p50
 }
 
