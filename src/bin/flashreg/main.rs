@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bag;
 mod bench;
 mod doctor;
 mod figure;
@@ -32,6 +33,8 @@ enum Command {
     Register(register::Register),
     /// Write a simulated drive through a building as an MCAP file of ROS 2 messages.
     Simulate(simulate::Simulate),
+    /// Say what is in a bag: topics, times, and what cannot be read.
+    Bag(bag::ShowBag),
     /// Measure how long a registration takes, as a whole and stage by stage.
     Bench(bench::Bench),
     /// Find all roots of systems of polynomial equations.
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Register(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
+        Command::Bag(args) => report(args.run()),
         Command::Bench(args) => report(args.run()),
         Command::Hc(args) => report(args.run()),
         #[cfg(feature = "cuda")]
