@@ -16,6 +16,7 @@ use crate::messages::Stamp;
 use crate::params::Params;
 use crate::registration::StageTimes;
 use crate::status::Counter;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -31,7 +32,7 @@ const TF_STATIC: &str = "/tf_static";
 const INITIAL_POSE: &str = "/initialpose";
 
 /// What of a bag is driven, and how.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Topic of the correspondences.
     pub topic: String,
