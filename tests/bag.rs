@@ -232,7 +232,8 @@ fn of_a_file_that_was_cut_the_beginning_is_read_and_the_loss_is_said() {
                 least = read.len();
             }
         }
-        if !name.contains("db3") && name != "one chunk" {
+        // A block of zstd is whole or lost, and these are small.
+        if !name.contains("db3") && !["one chunk", "zstd of mcap"].contains(&name.as_str()) {
             assert!(least >= 38, "{name}: {least} of 40 messages of the longest piece");
         }
     }
