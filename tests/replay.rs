@@ -329,3 +329,59 @@ fn the_truth_is_the_same_from_a_topic_from_tf_and_from_files() {
         assert!(error.contains(word), "{source}: {error}");
     }
 }
+
+/// Runs `flashreg replay` with these arguments: exit code, standard output, standard error.
+fn flashreg(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_flashreg"));
+    command.arg("replay").args(arguments).args(["--set", "backend.kind=cpu"]);
+    let done = command.output().expect("started");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (done.status.code(), text(done.stdout), text(done.stderr))
+}
+
+#[test]
+fn the_command_writes_the_same_files_again_and_its_exit_code_tells_errors_from_gates() {
+    let (folder, path) = written(&scene(3.0, false));
+    let bag = path.to_string_lossy();
+    let out = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (one, many) = (out("one"), out("many"));
+    for (out, threads) in [(&one, "backend.threads=1"), (&many, "backend.threads=3")] {
+        let (code, text, error) = flashreg(&[&bag, "--gt", "/truth", "--out", out, "--set", threads]);
+        assert_eq!((code, error.as_str()), (Some(0), ""));
+        assert!(text.contains("30"), "{text}");
+    }
+    let read = |folder: &str, file: &str| std::fs::read(Path::new(folder).join(file)).expect(file);
+    for file in ["estimate.tum", "groundtruth.tum"] {
+        let bytes = read(&one, file);
+        assert!(bytes == read(&many, file), "{file}");
+        assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 31, "{file}");
+    }
+    assert!(read(&one, "report.html").len() > 1000);
+
+    let baseline = Path::new(&one).join("result.json");
+    let json = ["--gt", "/truth", "--json", "--baseline", &baseline.to_string_lossy(), "--max-te", "0.01"];
+    let (code, text, _) = flashreg(&[&[&*bag], &json[..]].concat());
+    let result: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(result["summary"]["accepted"], 30);
+    // The times of this machine are not those of a while ago; the rest is.
+    let failed: Vec<_> =
+        result["comparison"].as_array().into_iter().flatten().filter(|c| c["passed"] == false).collect();
+    assert!(failed.iter().all(|c| c["metric"] == "p99, ms"), "{failed:?}");
+    assert_eq!(code, Some(if failed.is_empty() { 0 } else { 2 }));
+
+    for (arguments, want, word) in [
+        (vec![&*bag, "--gt", "/truth", "--max-te", "0.0000000001"], 2, "failed: max_te_m"),
+        (vec![&*bag, "--max-p99-ms", "0"], 2, "failed: max_p99_ms"),
+        (vec![&*bag, "--max-te", "1"], 1, "--gt"),
+        (vec![&*bag, "--start", "-1"], 1, "--start"),
+        (vec![&*bag, "--map", "map.pcd"], 1, "--map map.pcd"),
+        (vec![&*bag, "--topic", "/absent"], 1, "no_topic: '/absent'"),
+        (vec![&*bag, "--gt", "/absent"], 1, "no_topic: '/absent'"),
+        (vec!["absent.mcap"], 1, "absent.mcap"),
+        (vec![], 1, "BAG"),
+    ] {
+        let (code, _, error) = flashreg(&arguments);
+        assert_eq!(code, Some(want), "{arguments:?}: {error}");
+        assert!(error.contains(word), "{arguments:?}: {error}");
+    }
+}
