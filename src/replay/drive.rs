@@ -89,10 +89,7 @@ pub fn drive(
     seen: impl FnMut(&FrameRecord, Progress),
 ) -> Result<Outcome, BagError> {
     let mut notes = Vec::new();
-    let input = bag.require(&options.topic, &[INPUT_TYPE])?;
-    if input.count == 0 {
-        notes.push(format!("no_messages: topic '{}' has no messages", options.topic));
-    }
+    bag.require(&options.topic, &[INPUT_TYPE])?;
     let mut usable = |name: &'static str, want: &[&str]| match bag.require(name, want) {
         Err(error @ BagError::WrongType { .. }) => {
             notes.push(format!("{error}: ignored"));
@@ -128,7 +125,7 @@ pub fn drive(
     };
     let mut refused = Refused::default();
     let mut messages = bag.messages(&topics);
-    let (mut complete, mut end) = (true, from);
+    let (mut complete, mut end, mut heard) = (true, from, 0u64);
     while let Some(message) = messages.next() {
         let now = message.log_time;
         if now > until {
@@ -140,6 +137,7 @@ pub fn drive(
         }
         end = end.max(now);
         worker.advance(now);
+        heard += u64::from(message.topic == 0);
         match message.topic {
             0 if now >= from => worker.put(message.data, now),
             1 | 2 => refused.note(worker.insert(message.data, message.topic == 2)),
@@ -150,6 +148,9 @@ pub fn drive(
     }
     if complete {
         worker.advance(Stamp(i64::MAX));
+    }
+    if complete && heard == 0 {
+        notes.push(format!("no_messages: nothing was read of topic '{}'", options.topic));
     }
     notes.extend(refused.told());
     let losses = messages.losses().to_vec();

@@ -30,6 +30,24 @@ pub struct Drive<'a> {
     pub baseline: Option<&'a ResultFile>,
 }
 
+impl Drive<'_> {
+    /// What `result.json` holds.
+    pub fn result(&self) -> ResultFile {
+        let evaluation = self.evaluation;
+        ResultFile {
+            schema: SCHEMA,
+            program: Program::this(),
+            run: self.run.clone(),
+            options: self.options.clone(),
+            summary: evaluation.summary.clone(),
+            map_t_truth: evaluation.map_t_truth.as_ref().map(numbers),
+            verdicts: self.gates.check(evaluation),
+            comparison: self.baseline.map(|baseline| compare(baseline, evaluation)).unwrap_or_default(),
+            gates: self.gates.clone(),
+        }
+    }
+}
+
 /// A folder could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -49,7 +67,7 @@ pub enum WriteError {
 /// was there before. Returns what `result.json` holds.
 pub fn write(dir: &Path, drive: Drive) -> Result<ResultFile, WriteError> {
     fs::create_dir_all(dir).map_err(|e| WriteError::Io(dir.to_owned(), e))?;
-    let Drive { run, frames, evaluation, options, gates, baseline } = drive;
+    let Drive { frames, evaluation, .. } = drive;
     let estimates = frames.iter().filter_map(|frame| Some((frame.stamp, frame.estimate?.map_t_base)));
     whole(&dir.join("estimate.tum"), |out| write_poses(out, estimates))?;
     if evaluation.summary.with_truth > 0 {
@@ -58,17 +76,7 @@ pub fn write(dir: &Path, drive: Drive) -> Result<ResultFile, WriteError> {
         whole(&dir.join("groundtruth.tum"), |out| write_poses(out, truths))?;
     }
     whole(&dir.join("frames.csv"), |out| write_frames(out, frames, evaluation))?;
-    let result = ResultFile {
-        schema: SCHEMA,
-        program: Program::this(),
-        run,
-        options,
-        summary: evaluation.summary.clone(),
-        map_t_truth: evaluation.map_t_truth.as_ref().map(numbers),
-        verdicts: gates.check(evaluation),
-        comparison: baseline.map(|baseline| compare(baseline, evaluation)).unwrap_or_default(),
-        gates,
-    };
+    let result = drive.result();
     let report = report::Report::new(&result, frames, evaluation);
     for (name, file) in report.figures()? {
         whole(&dir.join(name), |out| out.write_all(&file))?;

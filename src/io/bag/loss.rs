@@ -65,19 +65,6 @@ pub enum Damage {
         /// its encoding
         encoding: String,
     },
-    /// A topic that has a wrong type is ignored.
-    #[error("wrong_type: topic '{topic}' has the type {got} and not {want}: ignored")]
-    WrongType {
-        /// the topic
-        topic: String,
-        /// its type
-        got: String,
-        /// what it should be
-        want: String,
-    },
-    /// A topic without a message.
-    #[error("no_messages: topic '{0}' has no messages")]
-    NoMessages(String),
     /// Times in the file contradict its index.
     #[error("out_of_order: messages are older than the index of the file says; they come late")]
     OutOfOrder,
