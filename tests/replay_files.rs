@@ -55,7 +55,8 @@ fn made(count: u32) -> Made {
         );
         let variances = Vector6::new(9e-4, 9e-4, 36e-4, 4e-6, 4e-6, 16e-6);
         let covariance = Matrix6::from_diagonal(&variances);
-        let time = |share: f64| 1e3 * share * (1.0 + noise(0.1).abs() + if i % 211 == 7 { 2.0 } else { 0.0 });
+        let mut time =
+            |share: f64| 1e3 * share * (1.0 + noise(0.1).abs() + if i % 211 == 7 { 2.0 } else { 0.0 });
         let stages = StageTimes {
             upload: time(0.3),
             fog: time(6.0),
