@@ -360,7 +360,7 @@ fn the_command_writes_the_same_files_again_and_its_exit_code_tells_errors_from_g
 
     let baseline = Path::new(&one).join("result.json");
     let json = ["--gt", "/truth", "--json", "--baseline", &baseline.to_string_lossy(), "--max-te", "0.01"];
-    let (code, text, _) = flashreg(&[&[&*bag], &json[..]].concat());
+    let (code, text, _) = flashreg(&[&[&*bag][..], &json[..]].concat());
     let result: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(result["summary"]["accepted"], 30);
     // The times of this machine are not those of a while ago; the rest is.

@@ -8,6 +8,8 @@ use super::{inflate, place, BagError, Topic};
 use crate::messages::Stamp;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use tempfile::NamedTempFile;
@@ -32,6 +34,9 @@ impl Db3 {
             Self { path: path_of, unpacked, topics: BTreeMap::new(), span: None, is_broken: false };
         let refused =
             |error: rusqlite::Error| BagError::Sqlite { path: path.to_owned(), why: error.to_string() };
+        if let Some(damage) = cut(file.place()) {
+            losses.add(path, damage);
+        }
         let connection = connect(file.place()).map_err(refused)?;
         file.read_topics(&connection).map_err(refused)?;
         // What follows fails where the file is broken further on; rows may be there all the same.
@@ -114,6 +119,20 @@ impl Db3 {
         rows.advance();
         rows
     }
+}
+
+/// Whether the file has all the pages that its header tells of. sqlite reads zeros where it ends within one.
+fn cut(path: &Path) -> Option<Damage> {
+    let mut header = [0; 32];
+    let mut file = File::open(path).ok()?;
+    file.read_exact(&mut header).ok()?;
+    let [.., size_high, size_low, _, _, _, _, _, _, _, _, _, _, a, b, c, d] = header;
+    let page = match u16::from_be_bytes([size_high, size_low]) {
+        1 => 65536,
+        size => u64::from(size),
+    };
+    let (there, needed) = (file.metadata().ok()?.len(), page * u64::from(u32::from_be_bytes([a, b, c, d])));
+    (there < needed).then(|| Damage::Sqlite(format!("the file has {there} of {needed} bytes")))
 }
 
 /// Read only. A file that nobody writes is opened without locks, so that it may lie where nothing can be

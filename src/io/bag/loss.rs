@@ -68,8 +68,8 @@ pub enum Damage {
     /// Times in the file contradict its index.
     #[error("out_of_order: messages are older than the index of the file says; they come late")]
     OutOfOrder,
-    /// sqlite cannot read on.
-    #[error("sqlite: {0}; rows from here on are lost")]
+    /// A sqlite3 file is broken: rows are lost from there on, or those at its end hold zeros.
+    #[error("sqlite: {0}; what cannot be read is lost")]
     Sqlite(String),
     /// A compressed file cannot be unpacked to its end.
     #[error("truncated_zstd: unpacked {bytes} bytes, then: {why}")]

@@ -410,7 +410,7 @@ fn le_u64(bytes: &[u8], at: usize) -> u64 {
 fn each_record(file: &File, piece: &Piece, mut see: impl FnMut(u8, &[u8])) -> Result<(), Damage> {
     let corrupt = |why: String| Damage::CorruptChunk { at: piece.at, why };
     let len = usize::try_from(piece.len).ok().filter(|len| *len <= MAX_BYTES);
-    let len = len.ok_or_else(|| corrupt(format!("{} bytes", piece.len)))?;
+    let len = len.ok_or_else(|| corrupt(format!("{} bytes, at most {MAX_BYTES} are read", piece.len)))?;
     // SAFETY: the map is read only and lives in this function only. As with every map of a file, nobody may
     // cut the file meanwhile; a recorder only appends to it.
     let map = unsafe { MmapOptions::new().offset(piece.at).len(len).map(file) };
