@@ -5,6 +5,7 @@ The folders are those that `cargo test --test replay_files` leaves.
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -55,8 +56,14 @@ def test_absolute_errors_after_alignment(key):
     assert ours["translation_m"]["rmse"] < summary("drive")["ate"]["translation_m"]["rmse"]
 
 
+METRES = pytest.param(
+    *("aligned", 10.0, Unit.meters),
+    marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="evo for Python 3.10 leaves out the first step"),
+)
+
+
 @pytest.mark.parametrize("key", RELATIONS)
-@pytest.mark.parametrize("folder, delta, unit", [("drive", 1, Unit.frames), ("frames", 7, Unit.frames), ("aligned", 10.0, Unit.meters)])
+@pytest.mark.parametrize("folder, delta, unit", [("drive", 1, Unit.frames), ("frames", 7, Unit.frames), METRES])
 def test_relative_errors(folder, delta, unit, key):
     ours = summary(folder)["rpe"]
     metric = RPE(RELATIONS[key], delta, unit)
