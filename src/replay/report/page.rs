@@ -165,7 +165,7 @@ fn comparison(result: &ResultFile) -> String {
         return String::new();
     }
     let rows = result.comparison.iter().map(|c| {
-        let judged = c.bound.map_or(String::new(), |_| verdict(c.passed, "ok", "regression"));
+        let judged = c.bound.map_or(String::new(), |_| verdict(c.passed, "ok", "worse"));
         let bound = c.bound.map_or(String::new(), |bound| number(Some(bound)));
         vec![escape(&c.metric), number(c.value), number(c.baseline), bound, judged]
     });
