@@ -18,6 +18,8 @@ pub const SCALE: u32 = 2;
 /// some signs, without hinting.
 const ROBOTO: &[u8] = include_bytes!("roboto.ttf");
 const FONT: &str = "sans-serif";
+/// Height of a line of text, in pixels of a page.
+const LINE: f64 = 17.0;
 
 /// Background.
 pub const PAPER: RGBColor = RGBColor(255, 255, 255);
@@ -113,7 +115,7 @@ pub fn dots(pixels: f64) -> i32 {
 
 /// Text of the size of labels.
 pub fn label(colour: RGBColor) -> TextStyle<'static> {
-    (FONT, dots(15.0)).into_font().color(&colour)
+    (FONT, dots(LINE)).into_font().color(&colour)
 }
 
 /// The same, held at another point than its upper left corner.
@@ -123,7 +125,7 @@ pub fn label_at(colour: RGBColor, h: HPos, v: VPos) -> TextStyle<'static> {
 
 /// Widest of some texts, in dots.
 pub fn text_width<'a>(texts: impl IntoIterator<Item = &'a str>) -> i32 {
-    let style = (FONT, dots(15.0)).into_font();
+    let style = (FONT, dots(LINE)).into_font();
     let width = |text| style.box_size(text).map_or(0, |(width, _)| width as i32);
     texts.into_iter().map(width).max().unwrap_or(0)
 }

@@ -60,7 +60,7 @@ fn write_all(out: &mut String, result: &ResultFile) -> fmt::Result {
         let (mean, median) = (c.nees_mean, c.nees_median);
         writeln!(
             out,
-            "NEES        mean {mean:.2} (right: {low:.2} .. {high:.2}), median {median:.2} (5.35)"
+            "NEES        mean {mean:.3} (right: {low:.3} .. {high:.3}), median {median:.3} (5.348)"
         )?;
         for (name, shares) in [("x y z", c.translation), ("rotation", c.rotation), ("pose", c.pose)] {
             let percent = |shares: [f64; 3]| shares.map(|share| format!("{:.1}", 100.0 * share)).join(" ");

@@ -16,8 +16,8 @@ use std::ops::Range;
 /// Frames further apart than so many usual intervals are not joined by a line.
 const GAP: f64 = 2.5;
 /// Pixels above a chart for its heading, below it for labels, and at its right.
-const TOP: f64 = 34.0;
-const BOTTOM: f64 = 30.0;
+const TOP: f64 = 36.0;
+const BOTTOM: f64 = 32.0;
 const RIGHT: f64 = 16.0;
 
 type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<Axis, Axis>>;
@@ -124,7 +124,11 @@ fn interval(times: &[f64]) -> f64 {
 
 fn time_scale<DB: DrawingBackend>(area: &Area<DB>, end: f64) -> Scale<'static> {
     let range = 0.0..end.max(1e-3);
-    Scale { ticks: linear_ticks(&range, most(area)), range, text: &tick_label }
+    Scale {
+        ticks: linear_ticks(&range, most(area)),
+        range,
+        text: &|seconds| format!("{} s", tick_label(seconds)),
+    }
 }
 
 /// The drive seen from above.
@@ -285,7 +289,7 @@ impl Errors {
                     lines: lines(|e| e.te_m),
                 },
                 Panel {
-                    heading: "rotation error, degrees",
+                    heading: "rotation error, deg",
                     unit: "deg",
                     limit: wrong.re_deg,
                     lines: lines(|e| e.re_deg),
@@ -371,7 +375,7 @@ impl Figure for Timeline {
         let range = self.lanes.len().max(1) as f64..0.0;
         let y = Scale { range, ticks: (0..self.lanes.len()).map(|i| i as f64 + 0.5).collect(), text: &name };
         let column = self.end.max(1e-3) / inner_width(area, left(&y)) * f64::from(SCALE);
-        let mut chart = chart(area, "status over time, s", &[], time_scale(area, self.end), y)?;
+        let mut chart = chart(area, "status", &[], time_scale(area, self.end), y)?;
         for (i, (status, spans)) in self.lanes.iter().enumerate() {
             // Spans less than a pixel apart are one, and none is thinner than a pixel.
             let mut wide: Vec<Range<f64>> = Vec::new();
@@ -432,7 +436,7 @@ impl Figure for Histogram {
         let [p50, p99] = [("p50", self.percentiles.p50), ("p99", self.percentiles.p99)]
             .map(|(name, ms)| format!("{name} {}", short(ms)));
         let legend = [(p50.as_str(), INK), (p99.as_str(), ORANGE)];
-        let mut chart = chart(area, "frames by ms", &legend, x, y)?;
+        let mut chart = chart(area, "time to an answer, ms", &legend, x, y)?;
         let bars = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(i, count)| {
             let x = begin + i as f64 * step;
             Rectangle::new([(x, f64::from(*count)), (x + step, 0.0)], BLUE.filled())
@@ -447,10 +451,10 @@ impl Figure for Histogram {
     }
 }
 
-/// A time in three digits.
-pub fn short(ms: f64) -> String {
-    let digits = (2.0 - ms.abs().max(1e-3).log10().floor()).clamp(0.0, 4.0) as usize;
-    format!("{ms:.digits$}")
+/// A number in three digits, and at most three after the point.
+pub fn short(value: f64) -> String {
+    let digits = (2.0 - value.abs().max(1e-3).log10().floor()).clamp(0.0, 3.0) as usize;
+    format!("{value:.digits$}")
 }
 
 /// How long each stage took.

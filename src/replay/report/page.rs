@@ -111,9 +111,10 @@ fn head(result: &ResultFile) -> String {
 
 fn tiles(result: &ResultFile) -> String {
     let summary = &result.summary;
-    let tile = |value: String, meaning: String| {
-        format!("<div class=\"tile\"><b>{value}</b><span>{meaning}</span></div>\n")
+    let classed = |class: &str, value: String, meaning: String| {
+        format!("<div class=\"tile\"><b class=\"{class}\">{value}</b><span>{meaning}</span></div>\n")
     };
+    let tile = |value: String, meaning: String| classed("", value, meaning);
     let mut tiles = Vec::new();
     if let Some(share) = summary.accepted_share() {
         tiles.push(tile(
@@ -126,8 +127,8 @@ fn tiles(result: &ResultFile) -> String {
     }
     if let Some(wrong) = summary.wrong {
         let class = if wrong.accepted == 0 { "good" } else { "bad" };
-        let value = format!("<span class=\"{class}\">{}</span>", wrong.accepted);
-        tiles.push(tile(value, format!("accepted and wrong, beyond {}", wrong.limit)));
+        let meaning = format!("accepted and wrong, beyond {}", wrong.limit);
+        tiles.push(classed(class, wrong.accepted.to_string(), meaning));
     }
     if let Some(ate) = summary.ate {
         let (m, deg) = (ate.translation_m.median, ate.rotation_deg.median);
@@ -237,18 +238,19 @@ fn consistency(result: &ResultFile) -> String {
     heading("Covariance")
         + &table(&["errors within", "1 sigma", "2 sigma", "3 sigma"], rows)
         + &format!(
-            "<p>Squared error in units of the covariance (NEES): mean {:.2}, expected {low:.2} to {high:.2}; \
-             median {:.2}, expected 5.35: {word}.</p>\n",
-            c.nees_mean, c.nees_median
+            "<p>Squared error in units of the covariance (NEES): mean {}, expected {low:.2} to {high:.2}; \
+             median {}, expected 5.35: {word}.</p>\n",
+            short(c.nees_mean),
+            short(c.nees_median)
         )
 }
 
 fn latency(result: &ResultFile) -> String {
     let rows = result.summary.latency.iter().map(|stage| {
         let ms = [stage.ms.p50, stage.ms.p95, stage.ms.p99, stage.ms.max].map(short);
-        [vec![stage.stage.clone(), stage.frames.to_string()], ms.to_vec()].concat()
+        [vec![stage.stage.clone()], ms.to_vec()].concat()
     });
-    heading("Latency, milliseconds") + &table(&["stage", "frames", "p50", "p95", "p99", "max"], rows)
+    heading("Latency, milliseconds") + &table(&["stage", "p50", "p95", "p99", "max"], rows)
 }
 
 fn counters(result: &ResultFile) -> String {
