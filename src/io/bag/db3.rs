@@ -140,12 +140,19 @@ fn cut(path: &Path) -> Option<Damage> {
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
-    if Path::new(&wal).exists() {
-        return Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let connection = if Path::new(&wal).exists() {
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?
+    } else {
+        let escaped: String = path.to_string_lossy().chars().map(escape).collect();
+        let uri = format!("file:{escaped}?immutable=1");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(uri, flags)?
+    };
+    if cut(path).is_some() {
+        // Otherwise sqlite refuses the whole file; so it reads the pages that are there.
+        connection.execute_batch("PRAGMA writable_schema = ON")?;
     }
-    let escaped: String = path.to_string_lossy().chars().map(escape).collect();
-    let uri = format!("file:{escaped}?immutable=1");
-    Connection::open_with_flags(uri, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
+    Ok(connection)
 }
 
 /// What has a meaning in a URI.
