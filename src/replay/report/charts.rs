@@ -18,7 +18,7 @@ const GAP: f64 = 2.5;
 /// Pixels above a chart for its heading, below it for labels, and at its right.
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = 32.0;
-const RIGHT: f64 = 22.0;
+const RIGHT: f64 = 26.0;
 
 type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<Axis, Axis>>;
 type Error<DB> = DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>;
