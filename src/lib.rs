@@ -4,12 +4,13 @@
 //! The library knows no middleware. A room uses only rooms below it:
 //! `ros` > `replay` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`. Beside them
 //! [`homotopy`] solves systems of polynomial equations; it uses [`gpu`] and [`geometry`] only. All use
-//! [`latency`], [`params`] and [`status`].
+//! [`latency`], [`params`] and [`status`]; what is drawn, by [`figure`].
 //!
 //! Transforms are named `target_t_source`: `p_target = target_t_source * p_source`. Lengths are
 //! metres and angles radians unless a name says otherwise.
 #![warn(missing_docs)]
 
+pub mod figure;
 pub mod geometry;
 pub mod gpu;
 pub mod homotopy;

@@ -5,6 +5,16 @@
 //! bag -> drive -> FrameRecord ... -> metrics -> estimate.tum, frames.csv, result.json, report.html
 //! ```
 
+pub mod drive;
+pub mod files;
+pub mod gates;
+pub mod metrics;
 pub mod record;
+mod report;
+pub mod result;
+mod run;
+pub mod table;
+pub mod truth;
 
 pub use record::{Estimate, FrameRecord};
+pub use run::{Backend, Run};

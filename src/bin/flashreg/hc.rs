@@ -1,6 +1,6 @@
 //! `flashreg hc`: all roots of systems of polynomial equations.
 
-use super::figure;
+use super::figure::Histograms;
 #[cfg(feature = "cuda")]
 use super::hc_lu::BenchLu;
 use super::hc_start::Start;
@@ -9,7 +9,6 @@ use anyhow::{bail, Context};
 use clap::{Args, Subcommand};
 use flashreg::geometry::{Pose, Vector};
 use flashreg::homotopy::monodromy::{monodromy, Options, Progress};
-use flashreg::homotopy::precision::Precision;
 use flashreg::homotopy::problems::{all, find, Geometry, Problem};
 use flashreg::homotopy::recall::{recall, Recall, SEEDS_APART};
 use flashreg::homotopy::{numbers, Arithmetic, Backend, Settings, Solution, Solver, StartSet, System};
@@ -407,10 +406,9 @@ impl Bench {
             rows.push(row);
         }
         if let Some(path) = &self.residuals {
-            let rows: Vec<(&str, &Precision)> =
-                rows.iter().map(|r| (r.problem.as_str(), &r.precision)).collect();
-            std::fs::write(path, figure::histograms(&rows).png())
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            let figure = Histograms(rows.iter().map(|row| (row.problem.as_str(), &row.precision)).collect());
+            let file = flashreg::figure::png(&figure, figure.size())?;
+            std::fs::write(path, file).with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
             say(
