@@ -1,7 +1,7 @@
 //! Roots of polynomial systems: recall on the library, agreement with start sets made elsewhere, and
 //! systems that have no regular roots to give.
 
-use flashreg::homotopy::check::{is_root, newton};
+use flashreg::homotopy::check::{is_root, Newton};
 use flashreg::homotopy::monodromy::{monodromy, Options};
 use flashreg::homotopy::problems::{all, find};
 use flashreg::homotopy::recall::{compare, recall};
@@ -51,7 +51,7 @@ fn true_solutions_of_the_large_problems_belong_to_their_start_sets() {
         let mut arrived = 0;
         for seed in 0..4 {
             let instance = problem.instance(seed).expect("an instance");
-            let truth = newton(&system, instance.near, &instance.parameters).expect("a root");
+            let truth = Newton::new(&system).run(instance.near, &instance.parameters).expect("a root");
             let from = StartSet { parameters: instance.parameters, roots: vec![truth], note: String::new() };
             let solver = Solver::new(system.clone(), from, Settings::default());
             let solution = solver.solve(std::slice::from_ref(&start.parameters), None).remove(0);
