@@ -23,7 +23,7 @@ const AT_FIRST: u32 = 4;
 /// Ways aside from the straight one: see [`Settings::bow`]. Larger ones are longer.
 const BOWS: [f64; 2] = [0.5, -0.5];
 /// Rounding may move a root of a larger condition by more than it should.
-const BLURRED: f64 = 1e9;
+const BLURRED: f64 = 1e8;
 /// Sharpening moves a root by less.
 const FAR: f64 = 1e-3;
 
