@@ -218,8 +218,11 @@ __device__ inline void scores_phase(const Work& m, u32 round, Sog& sog) {
     };
     const u32 listed = totals.listed;
     if (listed <= m.room) {
-        // Scores are read eight at a time.
-        if (blockIdx.x == 0 && threadIdx.x < (8 - listed % 8) % 8) m.scores[listed + threadIdx.x] = 0;
+        // Edges and scores are read eight at a time.
+        if (blockIdx.x == 0 && threadIdx.x < (8 - listed % 8) % 8) {
+            m.edges[listed + threadIdx.x] = 0;
+            m.scores[listed + threadIdx.x] = 0;
+        }
         score_list(m, listed, count);
     } else {
         u32 last_row = MAX_ROWS, last_best = 0;
