@@ -134,7 +134,7 @@ fn the_library_is_listed_solved_and_measured() {
         assert!(number(row, "/operations/step") > number(row, "/operations/factorisation"));
     }
     let figure = std::fs::read(folder.path().join("precision.png")).expect("a figure");
-    assert!(figure.starts_with(b"\x89PNG") && figure.len() > 10_000);
+    assert!(figure.starts_with(b"\x89PNG") && figure.ends_with(b"IEND\xae\x42\x60\x82"));
     // The instances are those that were solved.
     let drawn = hc(folder.path(), "instances p3p --instances 2 --seed 4");
     let lines: Vec<Value> =
@@ -167,4 +167,15 @@ fn refusals_name_what_is_wrong() {
         let said = error(path, args);
         assert!(said.contains(what), "{args}: {said}");
     }
+}
+
+#[test]
+fn it_says_where_tracks_are_followed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // One instance is done before a GPU would be ready, if there is one.
+    let answer = json(folder.path(), "solve p3p --json");
+    assert!(answer["place"].as_str().is_some_and(|p| p.starts_with("on the CPU: ")), "{answer}");
+    assert_eq!((&answer["again"], &answer["kernel_ms"]), (&0.into(), &Value::Null));
+    let refused = error(folder.path(), "solve p3p --backend cpu --precision f32");
+    assert!(refused.contains("single precision is for the GPU"), "{refused}");
 }

@@ -6,7 +6,7 @@ use flashreg::gpu::device;
 use flashreg::homotopy::check::is_root;
 use flashreg::homotopy::problems::{find, Problem};
 use flashreg::homotopy::recall::compare;
-use flashreg::homotopy::{Backend, Distinct, Settings, Solution, Solver};
+use flashreg::homotopy::{Arithmetic, Backend, Distinct, Settings, Solution, Solver};
 use flashreg::status::TrackStatus;
 use nalgebra::Complex;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn has_gpu() -> bool {
 fn solvers(problem: &Problem, settings: Settings) -> [Solver; 2] {
     let (system, start) = problem.prepared(1).expect("a start set");
     let cpu = Solver::new(system, start, settings);
-    [cpu.clone().on(Backend::Cuda).expect("it fits the GPU"), cpu]
+    [cpu.clone().on(Backend::Cuda, Arithmetic::Double, 1).expect("it fits the GPU"), cpu]
 }
 
 fn counts(solutions: &[Solution]) -> Vec<usize> {

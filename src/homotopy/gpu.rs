@@ -1,8 +1,9 @@
 //! Tracks on the GPU: `kernels/homotopy.cu`, compiled for one system.
 
+use self::header::{terms, Fitted};
+use self::launch::{pointer, Arrays, Jobs, Track};
 use super::program::Compiled;
 use super::roots::{Outcome, Roots, Solution};
-use super::schedule::{pitch, Schedule};
 use super::start::StartSet;
 use super::system::System;
 use super::track::Settings;
@@ -11,12 +12,9 @@ use crate::gpu::bundle::{Bundle, Program};
 use crate::gpu::context::{Context, Event, Kernel, Shape, Start, Stream};
 use crate::gpu::GpuError;
 use crate::homotopy::lu::gpu::HEADERS;
-use crate::homotopy::lu::MAX_SIZE;
 use crate::status::TrackStatus;
 use nalgebra::Complex;
 use rayon::prelude::*;
-use std::ffi::c_void;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +22,9 @@ type Z = Complex<f64>;
 
 const SOURCE: (&str, &str) = ("homotopy.cu", include_str!("../../kernels/homotopy.cu"));
 /// What it includes of its own.
-const PARTS: [(&str, &str); 3] = [
-    ("approximate.cuh", include_str!("../../kernels/approximate.cuh")),
+const NUMBERS: (&str, &str) = ("approximate.cuh", include_str!("../../kernels/approximate.cuh"));
+/// What it includes where coefficients are computed and roots are told apart on the device.
+const PARTS: [(&str, &str); 2] = [
     ("prepare.cuh", include_str!("../../kernels/prepare.cuh")),
     ("distinct.cuh", include_str!("../../kernels/distinct.cuh")),
 ];
@@ -36,8 +35,6 @@ const PREPARE_LANES: usize = 256;
 const MEET_LANES: std::ops::RangeInclusive<usize> = 64..=1024;
 /// Points of so many numbers are copied to the host before it is known whether they are the last.
 const FEW: usize = 1 << 14;
-/// Shared memory of a block, at most.
-const SHARED: usize = 48 << 10;
 
 /// How tracks are spread over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,96 +45,90 @@ pub struct Tiling {
     pub warps: usize,
 }
 
-/// The programs of a system as a header of the kernel, and slots of that for the coefficients.
+/// A warp for each track.
+const WHOLE_WARP: Tiling = Tiling { lanes: WARP, warps: 1 };
+
+/// Numbers that tracks are followed in.
+pub trait Number: Plain {
+    /// They are single.
+    const SINGLE: bool;
+    /// The nearest.
+    fn of(value: Z) -> Self;
+    /// The same in double precision.
+    fn z(self) -> Z;
+}
+
+impl Number for Complex<f64> {
+    const SINGLE: bool = false;
+    fn of(value: Z) -> Self {
+        value
+    }
+    fn z(self) -> Z {
+        self
+    }
+}
+
+impl Number for Complex<f32> {
+    const SINGLE: bool = true;
+    fn of(value: Z) -> Self {
+        Self::new(value.re as f32, value.im as f32)
+    }
+    fn z(self) -> Z {
+        Z::new(self.re.into(), self.im.into())
+    }
+}
+
+/// All of a system as a header of the kernels, and slots of the program for the coefficients.
 pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usize), GpuError> {
-    let Tiling { lanes, warps } = tiling;
-    let n = compiled.unknowns;
-    let too_large =
-        || GpuError::Absent(format!("a system of {n} unknowns and its programs do not fit a block"));
-    let allowed = (1..=MAX_SIZE).contains(&n) && n <= lanes && lanes <= WARP && lanes.is_power_of_two();
-    let schedule = Some(compiled)
-        .filter(|_| allowed)
-        .and_then(|c| Schedule::of_steps(c, lanes))
-        .ok_or_else(too_large)?;
-    let rounds = [schedule.rounds(0), schedule.rounds(1)];
-    let vectors = 2 * (n + 2) + 4 * n;
-    let bytes =
-        (rounds[0] + rounds[1] + 2) * lanes * 8 + (schedule.slots + vectors) * 16 * warps * (WARP / lanes);
-    if bytes > SHARED {
-        return Err(too_large());
-    }
-    let prepare = Schedule::of_coefficients(compiled, PREPARE_LANES).ok_or_else(too_large)?;
-    let mut text = format!("// {n} unknowns: made for this system by src/homotopy/gpu.rs.\n");
-    let numbers = [
-        ("N", n),
-        ("C", compiled.coefficients),
-        ("TERMS", terms(compiled)),
-        ("LANES", lanes),
-        ("WARPS", warps),
-        ("PITCH", pitch(n)),
-        ("SLOTS", schedule.slots),
-        ("FIRST_CONSTANT", schedule.first_constant),
-        ("CONSTANTS", schedule.constants.len()),
-        ("JACOBIAN_ROUNDS", rounds[0]),
-        ("TANGENT_ROUNDS", rounds[1]),
-        ("PARAMETERS", compiled.parameters),
-        ("PREPARE_LANES", PREPARE_LANES),
-        ("PREPARE_SLOTS", prepare.slots),
-        ("PREPARE_CONSTANTS", prepare.constants.len()),
-        ("PREPARE_ROUNDS", prepare.rounds(0)),
-    ];
-    // Writing to a string does not fail.
-    for (name, value) in numbers {
-        let _ = writeln!(text, "constexpr int {name} = {value};");
-    }
-    for (name, schedule) in [("", &schedule), ("PREPARE_", &prepare)] {
-        let constants = schedule.constants.iter().map(|v| format!("{:?}, {:?}", v.re, v.im));
-        let constants = constants.collect::<Vec<_>>().join(", ");
-        let words = schedule.words.iter().flatten().map(|w| format!("{w:#x}"));
-        // Never empty.
-        let words = words.chain(["0".to_owned()]).collect::<Vec<_>>().join(",\n");
-        let _ = writeln!(text, "__device__ const double {name}NUMBERS[] = {{{constants}}};");
-        let _ = writeln!(text, "__device__ const u64 {name}WORDS[] = {{{words}}};");
-    }
-    Ok((text, prepare.slots))
+    let fitted = Fitted::new(compiled, tiling, std::mem::size_of::<Z>())?;
+    let (preparation, slots) = header::preparation(compiled)?;
+    Ok((fitted.header() + &preparation, slots))
 }
 
-fn sources<'a>(system: &'a str, symmetries: &'a str) -> [(&'a str, &'a str); 8] {
-    let made = [("system.cuh", system), ("symmetries.cuh", symmetries)];
-    let [numbers, prepare, distinct] = PARTS;
-    [SOURCE, made[0], made[1], numbers, prepare, distinct, HEADERS[0], HEADERS[1]]
+fn sources<'a>(system: &'a str, symmetries: &'a str) -> Vec<(&'a str, &'a str)> {
+    [&track_sources(system)[..], &PARTS, &[("symmetries.cuh", symmetries)]].concat()
 }
 
-/// Terms of a coefficient as a polynomial on the path.
-fn terms(compiled: &Compiled) -> usize {
-    compiled.degree.max(1) + 1
+/// What tracks alone need.
+fn track_sources(system: &str) -> [(&str, &str); 5] {
+    [SOURCE, ("system.cuh", system), NUMBERS, HEADERS[0], HEADERS[1]]
 }
 
 /// `Settings` of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct DeviceSettings {
-    tolerance: f64,
-    contraction: f64,
-    min_step: f64,
-    infinity: f64,
-    end_zone: f64,
-    brief: f64,
-    bow: f64,
-    max_steps: u64,
+    tolerance: f32,
+    contraction: f32,
+    min_step: f32,
+    infinity: f32,
+    end_zone: f32,
+    brief: f32,
+    bow: f32,
+    max_steps: u32,
 }
 
-impl From<Settings> for DeviceSettings {
-    fn from(settings: Settings) -> Self {
-        Self {
-            tolerance: settings.tolerance,
-            contraction: settings.contraction,
-            min_step: settings.min_step,
-            infinity: settings.infinity,
-            end_zone: settings.end_zone,
-            brief: settings.brief,
-            bow: settings.bow,
-            max_steps: u64::from(settings.max_steps),
+impl DeviceSettings {
+    fn of<T: Number>(settings: Settings) -> Self {
+        let double = Self {
+            tolerance: settings.tolerance as f32,
+            contraction: settings.contraction as f32,
+            min_step: settings.min_step as f32,
+            infinity: settings.infinity as f32,
+            end_zone: settings.end_zone as f32,
+            brief: settings.brief as f32,
+            bow: settings.bow as f32,
+            max_steps: settings.max_steps,
+        };
+        match T::SINGLE {
+            false => double,
+            // As far as seven digits go.
+            true => Self {
+                min_step: double.min_step.max(1e-6),
+                infinity: double.infinity.min(1e15),
+                end_zone: double.end_zone.max(1e-7),
+                ..double
+            },
         }
     }
 }
@@ -159,13 +150,13 @@ impl From<&DeviceEnd> for Outcome {
     fn from(end: &DeviceEnd) -> Self {
         let status = TrackStatus::ALL.get(end.status as usize).copied().unwrap_or(TrackStatus::Budget);
         let DeviceEnd { residual, condition, steps, .. } = *end;
-        Self { status, residual, condition, steps }
+        Self { residual, condition, ..Self::failed(status, steps) }
     }
 }
 
 /// `Queue` of the kernel.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Queue {
     begin: u64,
     next: [u32; LEVELS],
@@ -258,16 +249,11 @@ pub struct GpuTracker {
     // Keeps the kernels loaded.
     bundle: Bundle,
     prepare: Kernel,
-    track: Kernel,
+    track: Track,
     meet: Kernel,
     context: Arc<Context>,
     stream: Stream,
     events: [Event; 2],
-    tiling: Tiling,
-    /// Tracks get ready while coefficients are computed, if they can.
-    way: Start,
-    /// Blocks that the device holds at once.
-    blocks: usize,
     /// Threads that tell roots apart.
     meet_lanes: usize,
     sizes: Sizes,
@@ -289,17 +275,15 @@ impl GpuTracker {
         start: &StartSet,
         cache: Option<&std::path::Path>,
     ) -> Result<Self, GpuError> {
-        let tiling = Tiling { lanes: WARP, warps: 1 };
-        let (programs, slots) = source(compiled, tiling)?;
+        let (programs, slots) = source(compiled, WHOLE_WARP)?;
         let meet_lanes = start.roots.len().next_power_of_two();
         let meet_lanes = meet_lanes.clamp(*MEET_LANES.start(), *MEET_LANES.end());
         let (symmetries, images) = symmetries::header(system, meet_lanes);
         let program = Program { sources: &sources(&programs, &symmetries), options: &[] };
         let bundle = Bundle::of(&program, context, cache)?;
-        let [prepare, track, meet] =
-            [bundle.kernel("prepare")?, bundle.kernel("track")?, bundle.kernel("meet")?];
+        let [prepare, meet] = [bundle.kernel("prepare")?, bundle.kernel("meet")?];
+        let track = Track::new(context, &bundle, WHOLE_WARP, 0, start.roots.len())?;
         let stream = Stream::new(context)?;
-        let resident = context.resident_blocks(track, (tiling.warps * WARP) as u32)?;
         let flat: Vec<Z> = start.roots.iter().flatten().copied().collect();
         let sizes = Sizes {
             unknowns: compiled.unknowns,
@@ -317,9 +301,6 @@ impl GpuTracker {
             meet,
             context: Arc::clone(context),
             events: [Event::timed(context)?, Event::timed(context)?],
-            tiling,
-            way: if context.starts_early(track)? { Start::Early } else { Start::After },
-            blocks: (resident.max(1) * context.processors()) as usize,
             meet_lanes,
             sizes,
             starts: DeviceBuffer::holding(&flat, &stream)?,
@@ -381,7 +362,7 @@ impl GpuTracker {
         self.room.targets.upload(&self.room.host_targets, targets.len() * parameters, &self.stream)?;
         self.events[0].record(&self.stream)?;
         self.launch_prepare(targets.len())?;
-        self.launch_track(first, jobs, budget)?;
+        self.launch_track(first, Jobs { count: jobs, list: 0 }, budget)?;
         self.launch_meet(targets.len(), real, again.is_none())?;
         self.events[1].record(&self.stream)?;
         self.queue.download(&mut self.host_queue, 1, &self.stream)?;
@@ -394,7 +375,7 @@ impl GpuTracker {
         let again = again.filter(|_| self.host_queue.items()[0].count[1] > 0);
         if let Some(again) = again {
             self.events[0].record(&self.stream)?;
-            self.launch_track(again, 0, budget)?;
+            self.launch_track(again, Jobs { count: 0, list: self.room.list.address() }, budget)?;
             self.launch_meet(targets.len(), real, true)?;
             self.events[1].record(&self.stream)?;
         }
@@ -433,7 +414,7 @@ impl GpuTracker {
             self.queue.address(),
         ];
         let grid = instances.min(*blocks) as u32;
-        let shape = Shape { grid, block: PREPARE_LANES as u32, start: Start::After };
+        let shape = Shape { grid, block: PREPARE_LANES as u32, shared: 0, start: Start::After };
         let mut arguments = [
             pointer(&start),
             pointer(&targets),
@@ -448,45 +429,19 @@ impl GpuTracker {
         unsafe { self.stream.launch(self.prepare, shape, &mut arguments) }
     }
 
-    /// Queues so many tracks, or, if that is zero, those that are listed to be followed again.
-    fn launch_track(
-        &self,
-        settings: Settings,
-        jobs: usize,
-        budget: Option<Duration>,
-    ) -> Result<(), GpuError> {
-        let Room { series, ends, points, results, list, .. } = &self.room;
-        let settings = DeviceSettings::from(settings);
-        // Zero is no limit.
-        let budget = budget.map_or(0, |time| time.as_nanos().clamp(1, u128::from(u64::MAX)) as u64);
-        let tiles = self.tiling.warps * WARP / self.tiling.lanes;
-        // What is followed again was listed by the kernel just before.
-        let (most, start, list, level) = match jobs {
-            0 => (self.blocks, Start::After, list.address(), 1u32),
-            _ => (jobs.div_ceil(tiles).min(self.blocks), self.way, 0, 0),
+    /// Queues tracks.
+    fn launch_track(&self, settings: Settings, jobs: Jobs, budget: Option<Duration>) -> Result<(), GpuError> {
+        let Room { series, ends, points, results, .. } = &self.room;
+        let arrays = Arrays {
+            series: series.address(),
+            ends: ends.address(),
+            starts: self.starts.address(),
+            points: points.address(),
+            results: results.address(),
+            queue: self.queue.address(),
         };
-        let shape = Shape { grid: most as u32, block: (self.tiling.warps * WARP) as u32, start };
-        let (jobs, roots) = (jobs as u32, self.sizes.roots as u32);
-        let [series, ends, starts, queue] =
-            [series.address(), ends.address(), self.starts.address(), self.queue.address()];
-        let [points, results] = [points.address(), results.address()];
-        let mut arguments = [
-            pointer(&series),
-            pointer(&ends),
-            pointer(&starts),
-            pointer(&roots),
-            pointer(&jobs),
-            pointer(&list),
-            pointer(&settings),
-            pointer(&budget),
-            pointer(&queue),
-            pointer(&level),
-            pointer(&points),
-            pointer(&results),
-        ];
-        // SAFETY: the arguments of `track`; the arrays are as long as `Room` makes them for all tracks, and
-        // lists name only those.
-        unsafe { self.stream.launch(self.track, shape, &mut arguments) }
+        // SAFETY: the arrays are as long as `Room` makes them for all tracks, and lists name only those.
+        unsafe { self.track.launch(&self.stream, DeviceSettings::of::<Z>(settings), jobs, arrays, budget) }
     }
 
     /// Queues the search for roots that are the same; what is to be followed again is listed, or, the
@@ -511,18 +466,19 @@ impl GpuTracker {
             pointer(&queue),
             pointer(&list),
         ];
-        let shape = Shape { grid: count, block: self.meet_lanes as u32, start: Start::After };
+        let shape = Shape { grid: count, block: self.meet_lanes as u32, shared: 0, start: Start::After };
         // SAFETY: the arguments of `meet`; the arrays are as long as `Room` makes them.
         unsafe { self.stream.launch(self.meet, shape, &mut arguments) }
     }
 }
 
-/// An argument of a kernel, which is only read.
-fn pointer<T>(value: &T) -> *mut c_void {
-    std::ptr::from_ref(value).cast_mut().cast()
-}
-
+pub mod any;
+mod follower;
+mod header;
+mod launch;
 mod symmetries;
+
+pub use follower::Follower;
 
 #[cfg(test)]
 mod host;

@@ -15,6 +15,11 @@ use rayon::prelude::*;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+/// A GPU that is so many times slower in double precision follows tracks in single precision.
+#[cfg(feature = "cuda")]
+const MUCH_SLOWER: u32 = 8;
+/// It takes about so long to get a GPU ready: its context, and kernels for the system.
+const READY_S: f64 = 1.0;
 /// How much more carefully tracks are followed that met or ended in a multiple root.
 const TIGHTER: f64 = 20.0;
 /// Most tracks take a twentieth of the most steps. One that takes more than this part of them is hardly
@@ -46,13 +51,26 @@ fn wanting(roots: &Roots) -> Vec<usize> {
 /// Where tracks are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Backend {
-    /// On the GPU if there is one and the system fits it, else on the CPU.
+    /// On the GPU if there is one, the system fits it, and there is enough to do; else on the CPU.
     #[default]
     Auto,
     /// On the CPU.
     Cpu,
     /// On the GPU.
     Cuda,
+}
+
+/// Numbers in which tracks are followed; roots are polished in double precision in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Arithmetic {
+    /// Single precision on GPUs that are much slower in double precision.
+    #[default]
+    Auto,
+    /// Double precision.
+    Double,
+    /// Single precision, on the GPU; what is doubtful is followed again in double precision, on the CPU,
+    /// where roots are polished too.
+    Single,
 }
 
 /// Finds all roots of instances of a system.
@@ -65,7 +83,47 @@ pub struct Solver {
     has_real_equations: bool,
     newton: OnceLock<Newton>,
     #[cfg(feature = "cuda")]
-    gpu: Option<std::sync::Arc<std::sync::Mutex<super::gpu::GpuTracker>>>,
+    gpu: Option<std::sync::Arc<std::sync::Mutex<Gpu>>>,
+    /// Why it is not on the GPU, if it might have been.
+    why_cpu: Option<String>,
+}
+
+/// What the GPU does.
+#[cfg(feature = "cuda")]
+enum Gpu {
+    /// All of it.
+    Whole(super::gpu::GpuTracker),
+    /// The straight ways at first, in double precision.
+    Double(super::gpu::Follower<Complex<f64>>),
+    /// The same in single precision.
+    Single(super::gpu::Follower<Complex<f32>>),
+}
+
+#[cfg(feature = "cuda")]
+impl Gpu {
+    fn begin(&mut self) {
+        match self {
+            Self::Whole(tracker) => tracker.begin(),
+            Self::Double(tracker) => tracker.begin(),
+            Self::Single(tracker) => tracker.begin(),
+        }
+    }
+
+    fn kernel_ms(&self) -> f64 {
+        match self {
+            Self::Whole(tracker) => tracker.kernel_ms(),
+            Self::Double(tracker) => tracker.kernel_ms(),
+            Self::Single(tracker) => tracker.kernel_ms(),
+        }
+    }
+
+    fn bundle(&self) -> &crate::gpu::bundle::Bundle {
+        match self {
+            Self::Whole(tracker) => tracker.bundle(),
+            Self::Double(tracker) => tracker.bundle(),
+            Self::Single(tracker) => tracker.bundle(),
+        }
+    }
 }
 
 impl Solver {
@@ -81,6 +139,7 @@ impl Solver {
             newton: OnceLock::new(),
             #[cfg(feature = "cuda")]
             gpu: None,
+            why_cpu: None,
         }
     }
 
@@ -94,35 +153,78 @@ impl Solver {
         }
     }
 
-    /// The same solver, following on a backend.
+    /// The same solver, following on a backend in numbers of `arithmetic`; so many `instances` will have to
+    /// be solved.
     ///
     /// # Errors
     /// Why the GPU cannot be used, if it was asked for.
-    pub fn on(self, backend: Backend) -> Result<Self, GpuError> {
+    pub fn on(self, backend: Backend, arithmetic: Arithmetic, instances: usize) -> Result<Self, GpuError> {
+        let is_single = arithmetic == Arithmetic::Single;
+        let mut solver = Self { why_cpu: None, ..self };
         #[cfg(feature = "cuda")]
         {
-            let mut solver = Self { gpu: None, ..self };
-            if backend != Backend::Cpu {
-                match solver.tracker() {
-                    Ok(tracker) => solver.gpu = Some(std::sync::Arc::new(std::sync::Mutex::new(tracker))),
-                    Err(why) if backend == Backend::Cuda => return Err(why),
-                    Err(why) => log::info!("tracks are followed on the CPU: {why}"),
-                }
-            }
-            Ok(solver)
+            solver.gpu = None;
         }
-        #[cfg(not(feature = "cuda"))]
-        match backend {
-            Backend::Cuda => Err(GpuError::Absent("built without CUDA (feature `cuda`)".to_owned())),
-            _ => Ok(self),
+        if backend == Backend::Cpu {
+            let useless = || GpuError::Absent("single precision is for the GPU".to_owned());
+            return if is_single { Err(useless()) } else { Ok(solver) };
         }
+        let is_little = solver.cpu_seconds(instances) < READY_S;
+        if backend == Backend::Auto && !is_single && is_little {
+            solver.why_cpu = Some("it is done before a GPU would be ready".to_owned());
+            return Ok(solver);
+        }
+        match solver.take_gpu(arithmetic) {
+            Err(why) if is_single || backend == Backend::Cuda => return Err(why),
+            Err(why) => solver.why_cpu = Some(why.to_string()),
+            Ok(()) => {}
+        }
+        Ok(solver)
+    }
+
+    /// About how long the CPU takes for so many instances.
+    fn cpu_seconds(&self, instances: usize) -> f64 {
+        /// Steps of a track; operations of a thread in a second.
+        const STEPS: f64 = 60.0;
+        const PER_SECOND: f64 = 1e9;
+        let tracks = instances as f64 * self.start.roots.len() as f64;
+        let operations = tracks * STEPS * self.compiled.operations().step as f64;
+        operations / (PER_SECOND * rayon::current_num_threads() as f64)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn take_gpu(&mut self, _: Arithmetic) -> Result<(), GpuError> {
+        Err(GpuError::Absent("built without CUDA (feature `cuda`)".to_owned()))
     }
 
     #[cfg(feature = "cuda")]
-    fn tracker(&self) -> Result<super::gpu::GpuTracker, GpuError> {
+    fn take_gpu(&mut self, arithmetic: Arithmetic) -> Result<(), GpuError> {
+        use super::gpu::{Follower, GpuTracker};
         let context = crate::gpu::context::Context::first()?;
         let cache = crate::gpu::bundle::cache_folder();
-        super::gpu::GpuTracker::new(&context, &self.system, &self.compiled, &self.start, cache.as_deref())
+        let (compiled, start, cache) = (&self.compiled, &self.start, cache.as_deref());
+        let is_single = match arithmetic {
+            Arithmetic::Auto => context.single_to_double()? > MUCH_SLOWER,
+            known => known == Arithmetic::Single,
+        };
+        let gpu = match (is_single, crate::gpu::nvrtc::Nvrtc::get()) {
+            (true, _) => Gpu::Single(Follower::new(&context, compiled, start, cache)?),
+            (false, Ok(_)) => Gpu::Whole(GpuTracker::new(&context, &self.system, compiled, start, cache)?),
+            (false, Err(_)) => Gpu::Double(Follower::new(&context, compiled, start, cache)?),
+        };
+        self.gpu = Some(std::sync::Arc::new(std::sync::Mutex::new(gpu)));
+        Ok(())
+    }
+
+    /// Where and how tracks are followed, in words.
+    pub fn place(&self) -> String {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
+            let precision = if let Gpu::Single(_) = *gpu { "single" } else { "double" };
+            return format!("on the GPU in {precision} precision, kernels {}", gpu.bundle().origin());
+        }
+        let why = self.why_cpu.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        format!("on the CPU{why}")
     }
 
     /// It follows on the GPU.
@@ -136,7 +238,7 @@ impl Solver {
     /// How long the kernels of the last call took, ms; `None` on the CPU.
     pub fn kernel_ms(&self) -> Option<f64> {
         #[cfg(feature = "cuda")]
-        return self.gpu.as_ref().and_then(|gpu| gpu.lock().ok().map(|tracker| tracker.kernel_ms()));
+        return self.gpu.as_ref().and_then(|gpu| gpu.lock().ok().map(|gpu| gpu.kernel_ms()));
         #[cfg(not(feature = "cuda"))]
         None
     }
@@ -169,8 +271,8 @@ impl Solver {
         let given: Vec<&[Complex<f64>]> =
             targets.iter().map(Vec::as_slice).filter(|target| finite(target)).collect();
         #[cfg(feature = "cuda")]
-        if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
-            tracker.begin();
+        if let Some(mut gpu) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
+            gpu.begin();
         }
         let mut solutions = self.straight(&given, deadline);
         self.detours(&given, &mut solutions, deadline);
@@ -211,11 +313,13 @@ impl Solver {
             return targets.iter().map(|_| none()).collect();
         }
         #[cfg(feature = "cuda")]
-        if let Some(mut tracker) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
-            let real = targets.iter().all(|target| self.is_real(target));
-            match tracker.follow(settings, careful, targets, real, left(deadline)) {
-                Ok(solutions) => return solutions,
-                Err(why) => log::error!("the GPU failed, tracks are followed on the CPU: {why}"),
+        if let Some(mut gpu) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
+            if let Gpu::Whole(tracker) = &mut *gpu {
+                let real = targets.iter().all(|target| self.is_real(target));
+                match tracker.follow(settings, careful, targets, real, left(deadline)) {
+                    Ok(solutions) => return solutions,
+                    Err(why) => log::error!("the GPU failed, tracks are followed on the CPU: {why}"),
+                }
             }
         }
         let path = |target: &[Complex<f64>]| self.compiled.path(&self.start.parameters, target);
@@ -223,9 +327,7 @@ impl Solver {
             [target] => vec![path(target)],
             _ => targets.par_iter().map(|target| path(target)).collect(),
         };
-        let job = |k: usize| (&paths[k / count], self.start.roots[k % count].as_slice());
-        let roots = follow(&self.compiled, settings, paths.len() * count, job, deadline);
-        let mut solutions = roots.instances(count);
+        let mut solutions = self.first(&paths, settings, deadline).instances(count);
         let both = solutions.par_iter_mut().zip(targets);
         let lists: Vec<Vec<usize>> =
             both.map(|(solution, target)| self.settle(solution, self.is_real(target))).collect();
@@ -243,6 +345,36 @@ impl Solver {
             },
         );
         solutions
+    }
+
+    /// Every root along every path; what is doubtful in single precision also in double precision.
+    fn first(&self, paths: &[Path], settings: Settings, deadline: Option<Instant>) -> Roots {
+        let count = self.start.roots.len();
+        let job = |k: usize| (&paths[k / count], self.start.roots[k % count].as_slice());
+        #[cfg(feature = "cuda")]
+        if let Some(mut gpu) = self.gpu.as_ref().and_then(|gpu| gpu.lock().ok()) {
+            let found = match &mut *gpu {
+                Gpu::Single(tracker) => tracker.follow(settings, paths, left(deadline)).map(|mut roots| {
+                    let arrived = roots.iter().filter(Root::ok).count();
+                    super::follow::polish(&self.compiled, settings, &mut roots, job);
+                    let (all, good) = (roots.len(), roots.iter().filter(Root::ok).count());
+                    log::debug!("single precision: {all} tracks, {arrived} arrived, {good} are roots");
+                    let lost: Vec<usize> = (0..roots.len()).filter(|&k| !roots.at(k).ok()).collect();
+                    let again = |k: usize| job(lost[k]);
+                    let ends = follow(&self.compiled, settings, lost.len(), again, deadline);
+                    ends.iter().zip(&lost).for_each(|(end, k)| roots.replace(*k, end));
+                    Some(roots)
+                }),
+                Gpu::Double(tracker) => tracker.follow(settings, paths, left(deadline)).map(Some),
+                Gpu::Whole(_) => Ok(None),
+            };
+            match found {
+                Ok(Some(roots)) => return roots,
+                Ok(None) => {}
+                Err(why) => log::error!("the GPU failed, tracks are followed on the CPU: {why}"),
+            }
+        }
+        follow(&self.compiled, settings, paths.len() * count, job, deadline)
     }
 
     /// With these parameters the conjugate of a root is a root.
@@ -297,8 +429,8 @@ impl Solver {
             .filter(|(_, point)| known.find(point).is_none())
             .collect();
         for (to, (from, point)) in wanting.iter().zip(&new) {
-            let Outcome { steps, .. } = roots.outcomes()[*to];
-            roots.put(*to, Outcome { steps, ..roots.outcomes()[*from] }, point);
+            let Outcome { steps, single, corrections, .. } = roots.outcomes()[*to];
+            roots.put(*to, Outcome { steps, single, corrections, ..roots.outcomes()[*from] }, point);
         }
     }
 
