@@ -1,9 +1,9 @@
 //! How times are distributed.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A distribution in four numbers, in the unit of what it was made from.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Percentiles {
     /// Median.
     pub p50: f64,

@@ -2,14 +2,15 @@
 //! with a status that says whether to trust it.
 //!
 //! The library knows no middleware. A room uses only rooms below it:
-//! `ros` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`. Beside them
+//! `ros` > `replay` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`. Beside them
 //! [`homotopy`] solves systems of polynomial equations; it uses [`gpu`] and [`geometry`] only. All use
-//! [`latency`], [`params`] and [`status`].
+//! [`latency`], [`params`] and [`status`]; what is drawn, by [`figure`].
 //!
 //! Transforms are named `target_t_source`: `p_target = target_t_source * p_source`. Lengths are
 //! metres and angles radians unless a name says otherwise.
 #![warn(missing_docs)]
 
+pub mod figure;
 pub mod geometry;
 pub mod gpu;
 pub mod homotopy;
@@ -19,6 +20,7 @@ pub mod localizer;
 pub mod messages;
 pub mod params;
 pub mod registration;
+pub mod replay;
 #[cfg(feature = "ros")]
 pub mod ros;
 pub mod simulate;

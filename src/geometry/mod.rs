@@ -10,3 +10,11 @@ pub type Rigid = nalgebra::Isometry3<f64>;
 pub type Point = nalgebra::Point3<f64>;
 /// A vector in double precision.
 pub type Vector = nalgebra::Vector3<f64>;
+
+/// Linear in the translation, along the great arc in the rotation; `share` 0 gives `a`, 1 gives `b`.
+pub fn interpolate(a: &Rigid, b: &Rigid, share: f64) -> Rigid {
+    let translation = a.translation.vector.lerp(&b.translation.vector, share);
+    // Of no use only where both rotations are equal but for rounding.
+    let rotation = a.rotation.try_slerp(&b.rotation, share, 1e-12).unwrap_or(a.rotation);
+    Rigid::from_parts(translation.into(), rotation)
+}

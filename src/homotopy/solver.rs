@@ -25,12 +25,10 @@ const TIGHTER: f64 = 20.0;
 /// Most tracks take a twentieth of the most steps. One that takes more than this part of them is hardly
 /// known any more; followed in another way, its root is found by another track.
 const AT_FIRST: u32 = 4;
-/// The same where tracks are followed more carefully.
-const AGAIN: u32 = 2;
 /// Ways aside from the straight one: see [`Settings::bow`]. Larger ones are longer.
 const BOWS: [f64; 2] = [0.5, -0.5];
 /// Rounding may move a root of a larger condition by more than it should.
-const BLURRED: f64 = 1e9;
+const BLURRED: f64 = 1e8;
 /// Sharpening moves a root by less.
 const FAR: f64 = 1e-3;
 
@@ -391,7 +389,7 @@ impl Solver {
 
     /// How carefully they are followed after that.
     fn careful(&self) -> Settings {
-        Settings { max_steps: self.settings.max_steps.div_ceil(AGAIN), ..self.settings.tighter(TIGHTER) }
+        Settings { max_steps: self.settings.max_steps, ..self.settings.tighter(TIGHTER) }
     }
 
     /// Names tracks that came to a root which an earlier one has; if equations are `real`, conjugates of
@@ -455,17 +453,16 @@ impl Solver {
     }
 
     /// Follows all tracks of instances that lack roots in bows aside from the straight way, where tracks
-    /// go to other roots: those that were missing take the place of tracks that found none.
+    /// go to other roots, at last with care: those that were missing take the place of tracks that found none.
     fn detours(&self, targets: &[&[Complex<f64>]], solutions: &mut [Solution], deadline: Option<Instant>) {
-        for bow in BOWS {
+        for (bow, settings) in BOWS.into_iter().zip([self.at_first(), self.careful()]) {
             let unresolved = |s: &Solution| s.roots.outcomes().iter().any(|o| is_unresolved(o.status));
             let (targets, wanting): (Vec<&[Complex<f64>]>, Vec<&mut Solution>) =
                 targets.iter().copied().zip(&mut *solutions).filter(|(_, s)| unresolved(s)).unzip();
             if wanting.is_empty() || deadline.is_some_and(|end| Instant::now() >= end) {
                 return;
             }
-            let settings = Settings { bow, ..self.at_first() };
-            let ends = self.once(&targets, settings, None, deadline);
+            let ends = self.once(&targets, Settings { bow, ..settings }, None, deadline);
             let all = wanting.into_par_iter().zip(ends).zip(targets);
             all.for_each(|((solution, mut ends), target)| {
                 self.sharpen(&mut ends.roots, target);

@@ -4,7 +4,7 @@
 //! and the rotation along the great arc; before the first and after the last there is no answer,
 //! only an error that says by how much. Memory is bounded whatever arrives.
 
-use crate::geometry::{Rigid, Vector};
+use crate::geometry::{interpolate, Rigid, Vector};
 use crate::messages::transforms::TransformSample;
 use crate::messages::Stamp;
 use nalgebra::{Quaternion, UnitQuaternion};
@@ -354,12 +354,4 @@ fn checked(parent: &str, child: &str, sample: &TransformSample) -> Result<Rigid,
     }
     let translation = Vector::from(sample.translation);
     Ok(Rigid::from_parts(translation.into(), UnitQuaternion::from_quaternion(rotation)))
-}
-
-/// Linear in the translation, along the great arc in the rotation; `share` 0 gives `a`, 1 gives `b`.
-fn interpolate(a: &Rigid, b: &Rigid, share: f64) -> Rigid {
-    let translation = a.translation.vector.lerp(&b.translation.vector, share);
-    // Of no use only where both rotations are equal but for rounding.
-    let rotation = a.rotation.try_slerp(&b.rotation, share, 1e-12).unwrap_or(a.rotation);
-    Rigid::from_parts(translation.into(), rotation)
 }

@@ -7,6 +7,7 @@ pub mod cdr;
 pub mod correspondences;
 mod error;
 pub mod point_cloud;
+pub mod poses;
 pub mod transforms;
 
 pub use error::MessageError;

@@ -1,6 +1,7 @@
 //! Messages for the tests: an encoder of CDR, point clouds of any layout, and recorded bags.
 #![allow(dead_code, unused_imports)] // each test program uses a part of it
 
+pub mod bags;
 pub mod cases;
 pub mod problems;
 

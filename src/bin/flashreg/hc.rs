@@ -1,6 +1,6 @@
 //! `flashreg hc`: all roots of systems of polynomial equations.
 
-use super::figure;
+use super::figure::Histograms;
 #[cfg(feature = "cuda")]
 use super::hc_lu::BenchLu;
 use super::hc_start::Start;
@@ -9,7 +9,6 @@ use anyhow::{bail, Context};
 use clap::{Args, Subcommand};
 use flashreg::geometry::{Pose, Vector};
 use flashreg::homotopy::monodromy::{monodromy, Options, Progress};
-use flashreg::homotopy::precision::Precision;
 use flashreg::homotopy::problems::{all, find, Geometry, Problem};
 use flashreg::homotopy::recall::{recall, Recall, SEEDS_APART};
 use flashreg::homotopy::{numbers, Arithmetic, Backend, Settings, Solution, Solver, StartSet, System};
@@ -335,7 +334,7 @@ fn geometry_json(one: &Geometry) -> Value {
     let rows = |r: &Matrix3<f64>| (0..3).map(|i| list(&r.row(i).transpose())).collect::<Vec<_>>();
     let pose = |p: &Pose| json!({"rotation": rows(&p.rotation), "translation": list(&p.translation)});
     json!({"poses": one.poses.iter().map(pose).collect::<Vec<_>>(), "focal": one.focal,
-        "principal": one.principal.map(|c| [c.x, c.y]), "distortion": one.distortion,
+        "principal": one.principal.iter().map(|c| [c.x, c.y]).collect::<Vec<_>>(), "distortion": one.distortion,
         "rate": one.motion.map(|m| list(&m[0])), "velocity": one.motion.map(|m| list(&m[1])),
         "points": one.points.iter().map(list).collect::<Vec<_>>(), "direction": one.direction.map(|d| list(&d)),
         "depths": one.depths, "in_front": one.is_in_front()})
@@ -350,7 +349,7 @@ fn geometry_line(one: &Geometry) -> String {
     };
     let mut parts: Vec<String> = one.poses.iter().map(pose).collect();
     parts.extend(one.focal.map(|f| format!("focal length {f:.7}")));
-    parts.extend(one.principal.map(|c| format!("principal point ({:.7}, {:.7})", c.x, c.y)));
+    parts.extend(one.principal.iter().map(|c| format!("principal point ({:.7}, {:.7})", c.x, c.y)));
     parts.extend(one.distortion.map(|k| format!("distortion {k:.7}")));
     if let Some([rate, velocity]) = &one.motion {
         parts.extend([vector("rate", rate), vector("velocity", velocity)]);
@@ -407,10 +406,9 @@ impl Bench {
             rows.push(row);
         }
         if let Some(path) = &self.residuals {
-            let rows: Vec<(&str, &Precision)> =
-                rows.iter().map(|r| (r.problem.as_str(), &r.precision)).collect();
-            std::fs::write(path, figure::histograms(&rows).png())
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            let figure = Histograms(rows.iter().map(|row| (row.problem.as_str(), &row.precision)).collect());
+            let file = flashreg::figure::png(&figure, figure.size())?;
+            std::fs::write(path, file).with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
             say(
@@ -460,7 +458,8 @@ impl Instances {
                 problem.instance(seed).context("the problem is one system, it has no instances")?;
             let real = |list: &[Complex<f64>]| list.iter().map(|v| v.re).collect::<Vec<_>>();
             say(
-                json!({"seed": seed, "parameters": real(&instance.parameters), "near": real(&instance.near)}),
+                json!({"seed": seed, "measured": instance.measured, "parameters": real(&instance.parameters),
+                "near": real(&instance.near), "truth": geometry_json(&instance.truth)}),
             );
         }
         Ok(())
@@ -493,15 +492,16 @@ fn first_sentence(text: &str) -> &str {
 
 fn list() -> anyhow::Result<()> {
     say(format!(
-        "{:<26} {:>8} {:>10} {:>8} {:>9}  about",
-        "problem", "unknowns", "parameters", "expected", "start"
+        "{:<26} {:>8} {:>10} {:>8} {:<23} {:>8}  about",
+        "problem", "unknowns", "parameters", "roots", "counted by", "start"
     ));
     for problem in all() {
         let system = problem.system()?;
         let (n, p) = system.size();
         let start = if problem.start.is_some() { "stored" } else { "degrees" };
         let about = first_sentence(&system.about);
-        say(format!("{:<26} {n:>8} {p:>10} {:>8} {start:>9}  {about}", problem.name, problem.expected));
+        let Problem { name, expected, counted, .. } = &problem;
+        say(format!("{name:<26} {n:>8} {p:>10} {expected:>8} {counted:<23} {start:>8}  {about}"));
     }
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! The command line.
 
+mod bag;
 mod bench;
+mod bench_pairs;
+mod bench_registration;
 mod doctor;
 mod figure;
 mod hc;
@@ -11,6 +14,7 @@ mod hc_start;
 mod kernels;
 mod params;
 mod register;
+mod replay;
 mod simulate;
 
 use clap::{Parser, Subcommand};
@@ -30,8 +34,12 @@ struct Cli {
 enum Command {
     /// Register the correspondences in a file: exit code 0 only if the pose can be trusted.
     Register(register::Register),
-    /// Write a simulated drive through a building as an MCAP file of ROS 2 messages.
+    /// Write a simulated drive, and its map, as an MCAP file of ROS 2 messages.
     Simulate(simulate::Simulate),
+    /// Localize along a recorded drive and say how good and how fast it was: exit code 2 if a gate failed.
+    Replay(replay::Replay),
+    /// Say what is in a bag: topics, times, and what cannot be read.
+    Bag(bag::ShowBag),
     /// Measure how long a registration takes, as a whole and stage by stage.
     Bench(bench::Bench),
     /// Find all roots of systems of polynomial equations.
@@ -52,14 +60,22 @@ fn main() -> ExitCode {
     env_logger::init();
     let cli = Cli::try_parse().unwrap_or_else(|error| {
         let mut args = std::env::args().skip(1);
-        if error.use_stderr() && args.next().as_deref() == Some("register") && args.any(|a| a == "--json") {
+        let command = args.next().filter(|_| error.use_stderr());
+        if command.as_deref() == Some("register") && args.any(|a| a == "--json") {
             say(register::bad_input(error.render().to_string().trim()));
+        }
+        if command.as_deref() == Some("replay") {
+            // 2 would say that a gate has failed.
+            eprint!("{}", error.render());
+            std::process::exit(1);
         }
         error.exit()
     });
     match cli.command {
         Command::Register(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
+        Command::Replay(args) => args.run(),
+        Command::Bag(args) => report(args.run()),
         Command::Bench(args) => report(args.run()),
         Command::Hc(args) => report(args.run()),
         #[cfg(feature = "cuda")]

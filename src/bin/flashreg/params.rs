@@ -36,7 +36,7 @@ pub fn apply_files(params: &mut Params, files: &[PathBuf]) -> anyhow::Result<()>
 }
 
 /// Parameter files that are built in.
-#[derive(Clone, Copy, Serialize, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
     Indoor,
@@ -59,7 +59,7 @@ pub struct Choice {
     #[arg(long, value_enum, default_value = "indoor")]
     pub preset: Preset,
     /// Parameter file, applied after the preset; may be given again
-    #[arg(long, value_name = "YAML")]
+    #[arg(long, visible_alias = "config", value_name = "YAML")]
     params: Vec<PathBuf>,
     /// One parameter, e.g. registration.tau=0.02, applied last; may be given again
     #[arg(long, value_name = "NAME=VALUE")]

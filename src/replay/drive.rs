@@ -1,0 +1,328 @@
+//! The localizer of the node, driven from a bag.
+//!
+//! The time of the bag is the clock. What the threads of the node do at a time is done here in the
+//! order of the bag, by one: transforms go into the buffer, messages into a slot that holds the
+//! newest only, and the worker takes from the slot when it is free, waits for transforms up to
+//! `tf.wait_sec` and answers. So a drive is a function of the bag and the parameters; with
+//! [`Options::realtime`], of the speed of this machine too.
+
+use super::{Estimate, FrameRecord};
+use crate::io::bag::{Bag, BagError, Loss};
+use crate::localizer::transforms::TransformBuffer;
+use crate::localizer::{Frame, Localizer, PoseSample};
+use crate::messages::poses::{PoseType, PoseView};
+use crate::messages::transforms::TransformsView;
+use crate::messages::Stamp;
+use crate::params::Params;
+use crate::registration::StageTimes;
+use crate::status::Counter;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Topic of the correspondences unless another is asked for.
+pub const INPUT: &str = "/correspondences_3d3d";
+/// Type of the correspondences.
+pub const INPUT_TYPE: &str = "sensor_msgs/msg/PointCloud2";
+/// Type of the transforms.
+pub const TF_TYPE: &str = "tf2_msgs/msg/TFMessage";
+const TF: &str = "/tf";
+const TF_STATIC: &str = "/tf_static";
+const INITIAL_POSE: &str = "/initialpose";
+
+/// What of a bag is driven, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Options {
+    /// Topic of the correspondences.
+    pub topic: String,
+    /// An answer takes as long as it takes on this machine; what comes meanwhile waits, and of that
+    /// only the newest. Otherwise an answer takes no time.
+    pub realtime: bool,
+    /// Seconds of the bag before the first message that is answered. Transforms are heard from the
+    /// beginning.
+    pub start: f64,
+    /// Seconds after that; none: to the end.
+    pub duration: Option<f64>,
+    /// The bag is played so many times as fast: with `realtime`, there is so much less time.
+    pub rate: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { topic: INPUT.to_owned(), realtime: false, start: 0.0, duration: None, rate: 1.0 }
+    }
+}
+
+/// What is known of a drive beside its frames.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// It came to its end.
+    pub complete: bool,
+    /// Time of the bag from which messages were answered, and of the last message that was heard.
+    pub span: (Stamp, Stamp),
+    /// What of the bag could not be read.
+    pub losses: Vec<Loss>,
+    /// What else should be said, in words.
+    pub notes: Vec<String>,
+    /// Why the GPU was lost, which ended the drive.
+    pub lost: Option<String>,
+}
+
+/// Seconds of the bag that were driven, of all.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Progress {
+    /// Driven.
+    pub done: f64,
+    /// All.
+    pub total: f64,
+}
+
+/// Drives `localizer`, which should be new, through the bag. `seen` is told of every answer as it
+/// comes. When `stop` becomes true the drive ends early.
+pub fn drive(
+    bag: &Bag,
+    localizer: &mut Localizer,
+    params: &Params,
+    options: &Options,
+    stop: &AtomicBool,
+    seen: impl FnMut(&FrameRecord, Progress),
+) -> Result<Outcome, BagError> {
+    let mut notes = Vec::new();
+    bag.require(&options.topic, &[INPUT_TYPE])?;
+    let mut usable = |name: &'static str, want: &[&str]| match bag.require(name, want) {
+        Err(error @ BagError::WrongType { .. }) => {
+            notes.push(format!("{error}: ignored"));
+            ""
+        }
+        _ => name,
+    };
+    let initial_pose = PoseType::PoseWithCovariance;
+    let topics = [
+        options.topic.as_str(),
+        usable(TF, &[TF_TYPE]),
+        usable(TF_STATIC, &[TF_TYPE]),
+        usable(INITIAL_POSE, &[initial_pose.name()]),
+    ];
+    let (first, last) = bag.span().unwrap_or_default();
+    let from = first.plus(options.start);
+    let until = options.duration.map_or(Stamp(i64::MAX), |duration| from.plus(duration));
+    let total = last.min(until).seconds_since(from).max(0.0);
+    let mut worker = Worker {
+        transforms: localizer.transforms(),
+        localizer,
+        wait: params.tf.wait_sec,
+        pace: if options.realtime { options.rate } else { 0.0 },
+        from,
+        total,
+        slot: None,
+        waiting: None,
+        initial_pose: None,
+        spare: Vec::new(),
+        has_news: false,
+        free_at: Stamp(i64::MIN),
+        seen,
+    };
+    let mut refused = Refused::default();
+    let mut messages = bag.messages(&topics);
+    let (mut complete, mut end, mut heard) = (true, from, 0u64);
+    while let Some(message) = messages.next() {
+        let now = message.log_time;
+        if now > until {
+            break;
+        }
+        if stop.load(Ordering::Relaxed) || worker.localizer.lost().is_some() {
+            complete = false;
+            break;
+        }
+        end = end.max(now);
+        worker.advance(now);
+        heard += u64::from(message.topic == 0);
+        match message.topic {
+            0 if now >= from => worker.put(message.data, now),
+            1 | 2 => refused.note(worker.insert(message.data, message.topic == 2)),
+            3 if now >= from => refused.note(worker.put_initial_pose(message.data, initial_pose)),
+            _ => continue,
+        }
+        worker.wake(now);
+    }
+    if complete {
+        worker.advance(Stamp(i64::MAX));
+    }
+    if complete && heard == 0 {
+        notes.push(format!("no_messages: nothing was read of topic '{}'", options.topic));
+    }
+    notes.extend(refused.told());
+    let losses = messages.losses().to_vec();
+    let lost = localizer.lost().map(str::to_owned);
+    Ok(Outcome { complete: complete && lost.is_none(), span: (from, end), losses, notes, lost })
+}
+
+/// Messages other than correspondences that were not taken.
+#[derive(Default)]
+struct Refused {
+    times: u64,
+    first: String,
+}
+
+impl Refused {
+    fn note(&mut self, result: Result<(), String>) {
+        if let Err(why) = result {
+            self.times += 1;
+            if self.times == 1 {
+                self.first = why;
+            }
+        }
+    }
+
+    fn told(self) -> Option<String> {
+        (self.times > 0).then(|| format!("refused: {} messages, the first: {}", self.times, self.first))
+    }
+}
+
+/// A message of correspondences.
+struct Pending {
+    cdr: Vec<u8>,
+    arrived: Stamp,
+}
+
+/// The worker of the node, in the time of the bag.
+struct Worker<'a, F> {
+    localizer: &'a mut Localizer,
+    transforms: Arc<Mutex<TransformBuffer>>,
+    /// `tf.wait_sec`
+    wait: f64,
+    /// Seconds of the bag that a second of work takes.
+    pace: f64,
+    from: Stamp,
+    total: f64,
+    /// The newest message that was not yet taken.
+    slot: Option<Pending>,
+    /// The message that waits for transforms, and until when.
+    waiting: Option<(Pending, Stamp)>,
+    initial_pose: Option<(String, Stamp, PoseSample)>,
+    spare: Vec<Vec<u8>>,
+    /// Something came while it was busy.
+    has_news: bool,
+    free_at: Stamp,
+    seen: F,
+}
+
+impl<F: FnMut(&FrameRecord, Progress)> Worker<'_, F> {
+    /// Does what is due until a time.
+    fn advance(&mut self, to: Stamp) {
+        while let Some(at) = self.next_look().filter(|at| *at <= to) {
+            self.look(at);
+        }
+    }
+
+    /// When it looks at its work next if nothing comes.
+    fn next_look(&self) -> Option<Stamp> {
+        match (&self.waiting, self.has_news) {
+            (_, true) => Some(self.free_at),
+            (Some((_, until)), false) => Some(*until),
+            (None, false) => None,
+        }
+    }
+
+    /// Something has come.
+    fn wake(&mut self, now: Stamp) {
+        match now >= self.free_at {
+            true => self.look(now),
+            false => self.has_news = true,
+        }
+    }
+
+    /// A message has come.
+    fn put(&mut self, data: &[u8], arrived: Stamp) {
+        let mut cdr = self.spare.pop().unwrap_or_default();
+        cdr.clear();
+        cdr.extend_from_slice(data);
+        if let Some(old) = self.slot.replace(Pending { cdr, arrived }) {
+            self.overwritten(old);
+        }
+    }
+
+    fn overwritten(&mut self, old: Pending) {
+        let counters = self.localizer.counters_mut();
+        counters.count(Counter::Received);
+        counters.count(Counter::Overwritten);
+        self.spare.push(old.cdr);
+    }
+
+    /// Transforms have come; the first that was refused.
+    fn insert(&mut self, cdr: &[u8], is_static: bool) -> Result<(), String> {
+        let view = TransformsView::parse(cdr).map_err(|e| e.to_string())?;
+        let mut buffer = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = Ok(());
+        for sample in view {
+            let taken = buffer.insert(&sample, is_static);
+            if refused.is_ok() {
+                refused = taken.map_err(|e| e.to_string());
+            }
+        }
+        refused
+    }
+
+    fn put_initial_pose(&mut self, cdr: &[u8], kind: PoseType) -> Result<(), String> {
+        let view = PoseView::parse(kind, cdr).map_err(|e| e.to_string())?;
+        let PoseView { stamp, frame, position, orientation, covariance, .. } = view;
+        let covariance = covariance.unwrap_or([f64::NAN; 36]);
+        let sample = PoseSample { position, orientation, covariance };
+        self.initial_pose = Some((frame.to_owned(), stamp, sample));
+        Ok(())
+    }
+
+    /// Looks at all that is there, as the worker of the node does.
+    fn look(&mut self, now: Stamp) {
+        self.has_news = false;
+        if let Some((frame, stamp, sample)) = self.initial_pose.take() {
+            // A refusal is counted by the localizer.
+            let _ = self.localizer.set_initial_pose(&frame, stamp, &sample, now);
+        }
+        if let Some(message) = self.slot.take() {
+            let until = message.arrived.plus(self.wait);
+            if let Some((old, _)) = self.waiting.replace((message, until)) {
+                self.overwritten(old);
+            }
+        }
+        let Some((message, until)) = self.waiting.take() else { return };
+        // Before looking for transforms: a jump of the clock clears them.
+        self.localizer.clock(now);
+        if now < until && self.localizer.needs(&message.cdr, now).is_err() {
+            self.waiting = Some((message, until));
+            return;
+        }
+        self.answer(message, now);
+    }
+
+    fn answer(&mut self, message: Pending, now: Stamp) {
+        let started = Instant::now();
+        let frame = self.localizer.handle_correspondences(&message.cdr, now);
+        let seconds = started.elapsed().as_secs_f64();
+        let record = record(frame, message.arrived, seconds * 1e6);
+        self.free_at = now.plus(seconds * self.pace);
+        let done = now.seconds_since(self.from).clamp(0.0, self.total);
+        (self.seen)(&record, Progress { done, total: self.total });
+        self.spare.push(message.cdr);
+    }
+}
+
+/// What is kept of an answer.
+fn record(frame: &Frame, arrived: Stamp, total_us: f64) -> FrameRecord {
+    let facts = frame.registered.then_some(&frame.facts);
+    let estimate = frame.accepted.as_ref();
+    FrameRecord {
+        stamp: if frame.stamp == Stamp::default() { arrived } else { frame.stamp },
+        arrived,
+        status: frame.status,
+        estimate: estimate.map(|pose| Estimate { map_t_base: pose.map_t_base, covariance: pose.covariance }),
+        correspondences: frame.correspondences as u32,
+        inliers: facts.map_or(0, |facts| facts.inliers as u32),
+        log10_false_alarms: facts.map_or(0.0, |facts| facts.log10_false_alarms),
+        margin: facts.map_or(0.0, |facts| facts.margin),
+        parse_us: facts.map_or(0.0, |facts| facts.parse_us),
+        stages: facts.map_or_else(StageTimes::default, |facts| facts.stages),
+        total_us,
+    }
+}

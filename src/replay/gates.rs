@@ -1,0 +1,206 @@
+//! Gates: what a drive has to reach, by itself and beside an earlier one.
+
+use super::metrics::{Evaluation, Limit, Summary};
+use super::result::ResultFile;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What is asked of a drive. None: nothing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Gates {
+    /// Largest distance of an accepted pose from the truth, m.
+    pub max_te_m: Option<f64>,
+    /// Largest angle of an accepted pose to the truth, degrees.
+    pub max_re_deg: Option<f64>,
+    /// Smallest recall.
+    pub min_recall: Option<MinRecall>,
+    /// Largest 99th percentile of the time to an answer, milliseconds.
+    pub max_p99_ms: Option<f64>,
+}
+
+/// A recall at a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MinRecall {
+    /// Of the frames that have a truth, 0 .. 1.
+    pub share: f64,
+    /// The limit; none: the first of [`Options::recall`](super::metrics::Options::recall).
+    pub limit: Option<Limit>,
+}
+
+/// `0.95`, or `0.95@5,2`: at 5 degrees and 2 metres.
+impl FromStr for MinRecall {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (share, limit) = match text.split_once('@') {
+            Some((share, limit)) => (share, Some(limit.parse()?)),
+            None => (text, None),
+        };
+        let share = share.trim().parse().ok().filter(|share| (0.0..=1.0).contains(share));
+        let share =
+            share.ok_or_else(|| format!("'{text}': a share of 0 to 1 needed, such as 0.95 or 0.95@5,2"))?;
+        Ok(Self { share, limit })
+    }
+}
+
+/// A gate and how the drive stands to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What is asked.
+    pub gate: String,
+    /// The bound.
+    pub bound: f64,
+    /// What the drive has. None: it cannot be told (no truth, no pose), which does not pass.
+    pub value: Option<f64>,
+    /// It passes.
+    pub passed: bool,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.passed { "passed" } else { "failed" };
+        match self.value {
+            Some(value) => write!(f, "{word}: {}: {value:.4}, bound {:.4}", self.gate, self.bound),
+            None => write!(f, "{word}: {}: unknown, bound {:.4}", self.gate, self.bound),
+        }
+    }
+}
+
+impl Verdict {
+    fn at_most(gate: &str, bound: f64, value: Option<f64>) -> Self {
+        let passed = value.is_some_and(|value| value <= bound);
+        Self { gate: gate.to_owned(), bound, value, passed }
+    }
+
+    fn at_least(gate: String, bound: f64, value: Option<f64>) -> Self {
+        let passed = value.is_some_and(|value| value >= bound);
+        Self { gate, bound, value, passed }
+    }
+}
+
+impl Gates {
+    /// Every gate that was asked for, in their order.
+    pub fn check(&self, evaluation: &Evaluation) -> Vec<Verdict> {
+        let summary = &evaluation.summary;
+        let ate = summary.ate.as_ref();
+        let te = |bound| Verdict::at_most("max_te_m", bound, ate.map(|ate| ate.translation_m.max));
+        let re = |bound| Verdict::at_most("max_re_deg", bound, ate.map(|ate| ate.rotation_deg.max));
+        let recall = |min: MinRecall| {
+            let limit = min.limit.or_else(|| summary.recall.first().map(|recall| recall.limit));
+            let recall = limit.and_then(|limit| evaluation.recall(limit));
+            let at = limit.map_or(String::new(), |limit| format!(" at {limit}"));
+            Verdict::at_least(format!("min_recall{at}"), min.share, recall.map(|recall| recall.share))
+        };
+        let p99 = |bound| Verdict::at_most("max_p99_ms", bound, p99_ms(summary));
+        let verdicts = [
+            self.max_te_m.map(te),
+            self.max_re_deg.map(re),
+            self.min_recall.map(recall),
+            self.max_p99_ms.map(p99),
+        ];
+        verdicts.into_iter().flatten().collect()
+    }
+}
+
+/// 99th percentile of the time to an answer. None: there was no frame.
+fn p99_ms(summary: &Summary) -> Option<f64> {
+    summary.total_ms().filter(|_| summary.frames > 0).map(|ms| ms.p99)
+}
+
+/// A number of this drive beside that of an earlier one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// What it is, with its unit.
+    pub metric: String,
+    /// The earlier drive.
+    pub baseline: Option<f64>,
+    /// This drive.
+    pub value: Option<f64>,
+    /// The worst value that is no regression. None: this number is shown and not judged.
+    pub bound: Option<f64>,
+    /// It is no regression.
+    pub passed: bool,
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |value: Option<f64>| value.map_or("unknown".to_owned(), |value| format!("{value:.4}"));
+        let word = if self.passed { "no regression" } else { "regression" };
+        write!(f, "{word}: {}: {} after {}", self.metric, number(self.value), number(self.baseline))?;
+        self.bound.map_or(Ok(()), |bound| write!(f, ", bound {bound:.4}"))
+    }
+}
+
+/// Which change of a number is worse than none.
+#[derive(Clone, Copy)]
+enum Tolerance {
+    /// Shares may fall by so much.
+    Fall(f64),
+    /// Shares may rise by so much.
+    Rise(f64),
+    /// Errors and times may grow by this share of them, and by this much however small they are.
+    Grow(f64, f64),
+    /// Not judged.
+    Any,
+}
+
+/// Shares of frames may fall (recall, accepted poses) by this much.
+pub const SHARE: f64 = 0.01;
+/// The share of wrong poses among the accepted ones may rise by this much.
+pub const WRONG: f64 = 0.001;
+/// Errors may grow by this share of them.
+pub const ERROR: f64 = 0.10;
+/// Times may grow by this share of them.
+pub const TIME: f64 = 0.25;
+
+impl Tolerance {
+    fn bound(self, baseline: f64) -> Option<f64> {
+        match self {
+            Tolerance::Fall(by) => Some(baseline - by),
+            Tolerance::Rise(by) => Some(baseline + by),
+            Tolerance::Grow(share, by) => Some((baseline * (1.0 + share)).max(baseline + by)),
+            Tolerance::Any => None,
+        }
+    }
+}
+
+/// This drive beside an earlier one, which is expected to be of the same bag.
+pub fn compare(baseline: &ResultFile, now: &Evaluation) -> Vec<Comparison> {
+    let (before, after) = (&baseline.summary, &now.summary);
+    let of = |metric: &str, value: fn(&Summary) -> Option<f64>, tolerance: Tolerance| {
+        Comparison::new(metric.to_owned(), value(before), value(after), tolerance)
+    };
+    let mut rows = vec![of("accepted poses, share", Summary::accepted_share, Tolerance::Fall(SHARE))];
+    // At the limits of the baseline, whatever this drive was asked for.
+    rows.extend(before.recall.iter().map(|recall| {
+        let value = now.recall(recall.limit).map(|recall| recall.share);
+        let metric = format!("recall at {}", recall.limit);
+        Comparison::new(metric, Some(recall.share), value, Tolerance::Fall(SHARE))
+    }));
+    rows.extend([
+        of("wrong among accepted, share", |s| Some(s.wrong?.share), Tolerance::Rise(WRONG)),
+        of("ATE, m", |s| Some(s.ate?.translation_m.rmse), Tolerance::Grow(ERROR, 0.001)),
+        of("ATE, degrees", |s| Some(s.ate?.rotation_deg.rmse), Tolerance::Grow(ERROR, 0.01)),
+        of("RPE, m", |s| Some(s.rpe?.translation_m.rmse), Tolerance::Any),
+        of("RPE, degrees", |s| Some(s.rpe?.rotation_deg.rmse), Tolerance::Any),
+        of("NEES, mean", |s| Some(s.consistency?.nees_mean), Tolerance::Any),
+        of("first fix, s", |s| s.first_fix.accepted_s, Tolerance::Grow(0.0, 1.0)),
+        of("p50, ms", |s| Some(s.total_ms()?.p50), Tolerance::Any),
+        of("p99, ms", p99_ms, Tolerance::Grow(TIME, 0.5)),
+    ]);
+    rows
+}
+
+impl Comparison {
+    fn new(metric: String, baseline: Option<f64>, value: Option<f64>, tolerance: Tolerance) -> Self {
+        let bound = baseline.and_then(|baseline| tolerance.bound(baseline));
+        let passed = match (bound, value) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(bound), Some(value)) if matches!(tolerance, Tolerance::Fall(_)) => value >= bound,
+            (Some(bound), Some(value)) => value <= bound,
+        };
+        Self { metric, baseline, value, bound, passed }
+    }
+}

@@ -1,0 +1,38 @@
+//! Times of the stages.
+
+use crate::latency::Percentiles;
+use crate::registration::StageTimes;
+use crate::replay::FrameRecord;
+use serde::{Deserialize, Serialize};
+
+/// How long a stage took, milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageLatency {
+    /// `parse`, a stage of the registration, or `total`: from the message to the answer.
+    pub stage: String,
+    /// Frames that came to this stage.
+    pub frames: usize,
+    /// The distribution.
+    #[serde(flatten)]
+    pub ms: Percentiles,
+}
+
+/// Name of the time from the message to the answer.
+pub const TOTAL: &str = "total";
+
+/// All stages in the order in which a frame passes them, then the whole.
+pub(super) fn stages(frames: &[FrameRecord]) -> Vec<StageLatency> {
+    let registered = || frames.iter().filter(|frame| frame.stages.total() > 0.0);
+    let mut all = vec![stage("parse", frames.iter().map(|frame| frame.parse_us))];
+    for (i, name) in StageTimes::NAMES.iter().enumerate() {
+        let times = registered().filter_map(|frame| frame.stages.values().get(i).copied());
+        all.push(stage(name, times));
+    }
+    all.push(stage(TOTAL, frames.iter().map(|frame| frame.total_us)));
+    all
+}
+
+fn stage(name: &str, microseconds: impl Iterator<Item = f64>) -> StageLatency {
+    let mut ms: Vec<f64> = microseconds.map(|us| us * 1e-3).collect();
+    StageLatency { stage: name.to_owned(), frames: ms.len(), ms: Percentiles::of(&mut ms) }
+}

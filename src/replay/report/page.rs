@@ -1,0 +1,269 @@
+//! The text and the tables of the report.
+
+use super::charts::short;
+use crate::replay::metrics::{Statistics, EXPECTED};
+use crate::replay::result::ResultFile;
+use crate::status::{Counter, Status};
+use std::fmt::Display;
+
+/// The figures, as `svg` elements.
+pub struct Figures {
+    pub plan: String,
+    pub errors: Option<String>,
+    pub timeline: String,
+    pub latency: String,
+    pub stages: String,
+}
+
+/// The page.
+pub fn page(result: &ResultFile, figures: &Figures) -> String {
+    let style = include_str!("style.css");
+    let title = escape(&result.run.bag);
+    let figure = |svg: &str| format!("<figure>{svg}</figure>\n");
+    let pair = |left: String, right: String| {
+        format!("<div class=\"pair\"><div>{left}</div><div>{right}</div></div>\n")
+    };
+    let body = [
+        head(result),
+        tiles(result),
+        verdicts(result),
+        comparison(result),
+        figure(&figures.plan),
+        figures.errors.as_deref().map(figure).unwrap_or_default(),
+        figure(&figures.timeline),
+        pair(statuses(result), recall(result)),
+        pair(accuracy(result), consistency(result)),
+        pair(figure(&figures.latency), figure(&figures.stages)),
+        latency(result),
+        counters(result),
+        settings(result),
+    ];
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{title} - replay</title>\n<style>\n{style}</style>\n\
+         </head>\n<body>\n{}</body>\n</html>\n",
+        body.concat()
+    )
+}
+
+fn escape(text: &str) -> String {
+    let pairs = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")];
+    pairs.iter().fold(text.to_owned(), |text, (sign, name)| text.replace(*sign, name))
+}
+
+fn heading(text: &str) -> String {
+    format!("<h2>{text}</h2>\n")
+}
+
+/// A table: the first column is text, the others are numbers. Cells are HTML.
+fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let row = |tag: &str, cells: Vec<String>| -> String {
+        let cells: String = cells.iter().map(|cell| format!("<{tag}>{cell}</{tag}>")).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let head = row("th", head.iter().map(|cell| (*cell).to_owned()).collect());
+    let rows: String = rows.into_iter().map(|cells| row("td", cells)).collect();
+    format!("<div class=\"scroll\"><table>\n{head}{rows}</table></div>\n")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or("unknown".to_owned(), |value| format!("{value:.4}"))
+}
+
+fn verdict(passed: bool, good: &str, bad: &str) -> String {
+    match passed {
+        true => format!("<span class=\"good\">{good}</span>"),
+        false => format!("<span class=\"bad\">{bad}</span>"),
+    }
+}
+
+fn head(result: &ResultFile) -> String {
+    let (run, summary) = (&result.run, &result.summary);
+    let revision = result.program.revision.as_ref().map_or(String::new(), |r| format!(" ({r})"));
+    let how = if run.drive.realtime { "in real time, with dropped frames" } else { "frame by frame" };
+    let mut text = format!("<h1>{}</h1>\n", escape(&run.bag));
+    let mut line = |line: String| text.push_str(&format!("<p class=\"faded\">{}</p>\n", escape(&line)));
+    line(format!(
+        "{:.1} s, {} frames, replayed {how} in {:.1} s by flashreg {}{revision}",
+        summary.duration_s, summary.frames, run.wall_s, result.program.version
+    ));
+    let gpu = run.backend.gpu.as_ref().map_or(String::new(), |gpu| format!(", {gpu}"));
+    let cuda = run.backend.cuda.as_ref().map_or(String::new(), |cuda| format!(", driver for CUDA {cuda}"));
+    line(format!("Backend {}{gpu}{cuda}: {}", run.backend.kind, run.backend.why));
+    let aligned = if result.map_t_truth.is_some() { ", laid onto the estimate" } else { "" };
+    line(match &run.truth {
+        Some(truth) => format!("Truth: {truth}{aligned}, known at {} frames", summary.with_truth),
+        None => "No truth: nothing is said of errors.".to_owned(),
+    });
+    let mut notes: Vec<String> = Vec::new();
+    if !run.complete {
+        notes.push("Interrupted: this is the part until then.".to_owned());
+    }
+    notes.extend(run.losses.iter().map(|loss| format!("Not read: {loss}")));
+    notes.extend(run.notes.iter().cloned());
+    text + &notes.iter().map(|note| format!("<p class=\"note\">{}</p>\n", escape(note))).collect::<String>()
+}
+
+fn tiles(result: &ResultFile) -> String {
+    let summary = &result.summary;
+    let classed = |class: &str, value: String, meaning: String| {
+        format!("<div class=\"tile\"><b class=\"{class}\">{value}</b><span>{meaning}</span></div>\n")
+    };
+    let tile = |value: String, meaning: String| classed("", value, meaning);
+    let mut tiles = Vec::new();
+    if let Some(share) = summary.accepted_share() {
+        tiles.push(tile(
+            percent(share),
+            format!("accepted, {} of {} frames", summary.accepted, summary.frames),
+        ));
+    }
+    if let Some(recall) = summary.recall.first() {
+        tiles.push(tile(percent(recall.share), format!("recall within {}", recall.limit)));
+    }
+    if let Some(wrong) = summary.wrong {
+        let class = if wrong.accepted == 0 { "good" } else { "bad" };
+        let meaning = format!("accepted and wrong, beyond {}", wrong.limit);
+        tiles.push(classed(class, wrong.accepted.to_string(), meaning));
+    }
+    if let Some(ate) = summary.ate {
+        let (m, deg) = (ate.translation_m.median, ate.rotation_deg.median);
+        tiles.push(tile(format!("{m:.3} m"), format!("median error, and {deg:.3} deg")));
+    }
+    if let Some(seconds) = summary.first_fix.accepted_s {
+        let right = match summary.first_fix.right_s {
+            Some(right) if right > seconds => format!("; first right one after {right:.1} s"),
+            _ => String::new(),
+        };
+        tiles.push(tile(format!("{seconds:.1} s"), format!("to the first pose{right}")));
+    }
+    if let Some(ms) = summary.total_ms() {
+        tiles.push(tile(
+            format!("{} ms", short(ms.p99)),
+            format!("p99 to an answer; median {} ms", short(ms.p50)),
+        ));
+    }
+    format!("<div class=\"tiles\">\n{}</div>\n", tiles.concat())
+}
+
+fn verdicts(result: &ResultFile) -> String {
+    if result.verdicts.is_empty() {
+        return String::new();
+    }
+    let rows = result.verdicts.iter().map(|v| {
+        vec![escape(&v.gate), number(v.value), number(Some(v.bound)), verdict(v.passed, "passed", "failed")]
+    });
+    heading("Gates") + &table(&["gate", "this drive", "bound", ""], rows)
+}
+
+fn comparison(result: &ResultFile) -> String {
+    if result.comparison.is_empty() {
+        return String::new();
+    }
+    let rows = result.comparison.iter().map(|c| {
+        let judged = c.bound.map_or(String::new(), |_| verdict(c.passed, "ok", "worse"));
+        let bound = c.bound.map_or(String::new(), |bound| number(Some(bound)));
+        vec![escape(&c.metric), number(c.value), number(c.baseline), bound, judged]
+    });
+    heading("Beside the baseline") + &table(&["", "this drive", "baseline", "bound", ""], rows)
+}
+
+fn statuses(result: &ResultFile) -> String {
+    let summary = &result.summary;
+    let share = |n: u64| percent(n as f64 / summary.frames.max(1) as f64);
+    let count = |status: &Status| summary.statuses.get(status.name()).copied().filter(|n| *n > 0);
+    let rows = Status::ALL.iter().filter_map(|status| Some((status, count(status)?)));
+    let rows = rows.map(|(status, n)| {
+        vec![
+            format!("{status}<br><span class=\"faded\">{}</span>", status.meaning().trim()),
+            n.to_string(),
+            share(n),
+        ]
+    });
+    heading("Status") + &table(&["status", "frames", "share"], rows)
+}
+
+fn recall(result: &ResultFile) -> String {
+    let summary = &result.summary;
+    if summary.recall.is_empty() {
+        return String::new();
+    }
+    let rows =
+        summary.recall.iter().map(|r| vec![r.limit.to_string(), r.right.to_string(), percent(r.share)]);
+    let of = format!("<p class=\"faded\">Of the {} frames that have a truth.</p>\n", summary.with_truth);
+    heading("Recall") + &table(&["accepted and within", "frames", "recall"], rows) + &of
+}
+
+fn accuracy(result: &ResultFile) -> String {
+    let row = |name: String, digits: usize, s: &Statistics| {
+        let values = [s.rmse, s.mean, s.median, s.max].map(|value| format!("{value:.digits$}"));
+        [vec![name], values.to_vec()].concat()
+    };
+    let mut rows = Vec::new();
+    if let Some(ate) = &result.summary.ate {
+        rows.push(row("absolute, m".to_owned(), 4, &ate.translation_m));
+        rows.push(row("absolute, deg".to_owned(), 4, &ate.rotation_deg));
+    }
+    if let Some(rpe) = &result.summary.rpe {
+        rows.push(row(format!("over {}, m", rpe.step), 4, &rpe.translation_m));
+        rows.push(row(format!("over {}, deg", rpe.step), 4, &rpe.rotation_deg));
+    }
+    match rows.is_empty() {
+        true => String::new(),
+        false => heading("Trajectory errors") + &table(&["", "rmse", "mean", "median", "max"], rows),
+    }
+}
+
+fn consistency(result: &ResultFile) -> String {
+    let Some(c) = &result.summary.consistency else { return String::new() };
+    let row = |name: &str, shares: [f64; 3]| [vec![name.to_owned()], shares.map(percent).to_vec()].concat();
+    let rows = [
+        row("x y z", c.translation),
+        row("rotation", c.rotation),
+        row("all six", c.pose),
+        row("to be expected", EXPECTED),
+    ];
+    let [low, high] = c.nees_expected;
+    let word = if c.nees_mean > high {
+        "errors are larger than the covariances say"
+    } else if c.nees_mean < low {
+        "errors are smaller than the covariances say"
+    } else {
+        "the covariances are right"
+    };
+    heading("Covariance")
+        + &table(&["errors within", "1 sigma", "2 sigma", "3 sigma"], rows)
+        + &format!(
+            "<p>Squared error in units of the covariance (NEES): mean {}, expected {low:.2} to {high:.2}; \
+             median {}, expected 5.35: {word}.</p>\n",
+            short(c.nees_mean),
+            short(c.nees_median)
+        )
+}
+
+fn latency(result: &ResultFile) -> String {
+    let rows = result.summary.latency.iter().map(|stage| {
+        let ms = [stage.ms.p50, stage.ms.p95, stage.ms.p99, stage.ms.max].map(short);
+        [vec![stage.stage.clone()], ms.to_vec()].concat()
+    });
+    heading("Latency, milliseconds") + &table(&["stage", "p50", "p95", "p99", "max"], rows)
+}
+
+fn counters(result: &ResultFile) -> String {
+    let count = |counter: &Counter| result.run.counters.get(counter.name()).copied().filter(|n| *n > 0);
+    let rows = Counter::ALL.iter().filter_map(|counter| Some((counter, count(counter)?)));
+    let rows = rows.map(|(counter, n)| {
+        vec![format!("{counter}<br><span class=\"faded\">{}</span>", counter.meaning().trim()), n.to_string()]
+    });
+    heading("Received, lost, refused") + &table(&["counter", "count"], rows)
+}
+
+fn settings(result: &ResultFile) -> String {
+    let cell = |value: &dyn Display| escape(&value.to_string());
+    let rows = result.run.params.iter().map(|(name, value)| vec![cell(name), cell(value)]);
+    format!("<details><summary>Parameters</summary>\n{}</details>\n", table(&["parameter", "value"], rows))
+}

@@ -1,0 +1,100 @@
+//! The numbers of a drive as lines of text.
+
+use super::gates::Comparison;
+use super::metrics::{Statistics, EXPECTED};
+use super::result::ResultFile;
+use std::fmt::{self, Write};
+
+/// The table that is printed after a replay.
+pub fn summary(result: &ResultFile) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_all(&mut text, result);
+    text
+}
+
+fn write_all(out: &mut String, result: &ResultFile) -> fmt::Result {
+    let (summary, run) = (&result.summary, &result.run);
+    let part = if run.complete { "" } else { ", interrupted" };
+    writeln!(
+        out,
+        "{}: {:.1} s{part}, on {} ({})",
+        run.bag, summary.duration_s, run.backend.kind, run.backend.why
+    )?;
+    writeln!(out, "frames      {}: {}", summary.frames, counts(&summary.statuses))?;
+    let others = run.counters.iter().filter(|(name, _)| !matches!(name.as_str(), "received" | "accepted"));
+    let others = counts(others);
+    if !others.is_empty() {
+        writeln!(out, "counted     {others}")?;
+    }
+    for loss in &run.losses {
+        writeln!(out, "not read    {loss}")?;
+    }
+    for note in &run.notes {
+        writeln!(out, "note        {note}")?;
+    }
+    let fix = |seconds: Option<f64>| seconds.map_or("none".to_owned(), |s| format!("after {s:.1} s"));
+    write!(out, "first fix   {}", fix(summary.first_fix.accepted_s))?;
+    match &run.truth {
+        Some(truth) => {
+            writeln!(out, ", first right one {}", fix(summary.first_fix.right_s))?;
+            writeln!(out, "truth       {truth}: at {} frames", summary.with_truth)?;
+        }
+        None => writeln!(out, "\ntruth       none")?,
+    }
+    for recall in &summary.recall {
+        let (share, right) = (100.0 * recall.share, recall.right);
+        writeln!(out, "recall      {share:6.2} % ({right}) within {}", recall.limit)?;
+    }
+    if let Some(wrong) = &summary.wrong {
+        writeln!(out, "wrong       {} accepted beyond {}", wrong.accepted, wrong.limit)?;
+    }
+    if let Some(ate) = &summary.ate {
+        errors(out, "ATE", &ate.translation_m, &ate.rotation_deg)?;
+    }
+    if let Some(rpe) = &summary.rpe {
+        errors(out, &format!("RPE, {}", rpe.step), &rpe.translation_m, &rpe.rotation_deg)?;
+    }
+    if let Some(c) = &summary.consistency {
+        let [low, high] = c.nees_expected;
+        let (mean, median) = (c.nees_mean, c.nees_median);
+        writeln!(
+            out,
+            "NEES        mean {mean:.3} (right: {low:.3} .. {high:.3}), median {median:.3} (5.348)"
+        )?;
+        for (name, shares) in [("x y z", c.translation), ("rotation", c.rotation), ("pose", c.pose)] {
+            let percent = |shares: [f64; 3]| shares.map(|share| format!("{:.1}", 100.0 * share)).join(" ");
+            let (got, right) = (percent(shares), percent(EXPECTED));
+            writeln!(out, "{name:11} {got} % within 1 2 3 sigma (right: {right})")?;
+        }
+    }
+    writeln!(out, "{:11} {:>9} {:>9} {:>9} {:>9}", "ms", "p50", "p95", "p99", "max")?;
+    for stage in &summary.latency {
+        let (name, ms) = (&stage.stage, stage.ms);
+        writeln!(out, "{name:11} {:9.3} {:9.3} {:9.3} {:9.3}", ms.p50, ms.p95, ms.p99, ms.max)?;
+    }
+    for Comparison { metric, baseline, value, bound, passed } in &result.comparison {
+        let word = if *passed { "" } else { " REGRESSION" };
+        let bound = bound.map_or(String::new(), |bound| format!(" (bound {bound:.4})"));
+        let number = |value: &Option<f64>| value.map_or("unknown".to_owned(), |value| format!("{value:.4}"));
+        writeln!(out, "{metric}: {}, before {}{bound}{word}", number(value), number(baseline))?;
+    }
+    for verdict in &result.verdicts {
+        writeln!(out, "gate {verdict}")?;
+    }
+    Ok(())
+}
+
+fn errors(out: &mut String, name: &str, metres: &Statistics, degrees: &Statistics) -> fmt::Result {
+    for (unit, s) in [("m", metres), ("deg", degrees)] {
+        let (rmse, mean, median, max) = (s.rmse, s.mean, s.median, s.max);
+        writeln!(out, "{name:11} {unit:3} rmse {rmse:.4}, mean {mean:.4}, median {median:.4}, max {max:.4}")?;
+    }
+    Ok(())
+}
+
+/// Those that are not zero: `ok 12, low_inliers 3`.
+fn counts<'a>(counts: impl IntoIterator<Item = (&'a String, &'a u64)>) -> String {
+    let counts = counts.into_iter().filter(|(_, n)| **n > 0);
+    counts.map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ")
+}
