@@ -261,17 +261,20 @@ __device__ inline u32 warp_sum(u32 value) {
 #endif
 }
 
-__device__ inline u32 warp_max(u32 value) {
+// The largest of a tile of so many lanes, which are those of `mask`.
+__device__ inline u32 tile_max(u32 mask, u32 lanes, u32 value) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    return __reduce_max_sync(FULL, value);
+    return __reduce_max_sync(mask, value);
 #else
-    for (u32 step = WARP / 2; step > 0; step /= 2) {
-        const u32 other = __shfl_xor_sync(FULL, value, step);
+    for (u32 step = lanes / 2; step > 0; step /= 2) {
+        const u32 other = __shfl_xor_sync(mask, value, step);
         value = other > value ? other : value;
     }
     return value;
 #endif
 }
+
+__device__ inline u32 warp_max(u32 value) { return tile_max(FULL, WARP, value); }
 
 // Sum over the lanes up to and with this one.
 __device__ inline u32 warp_prefix(u32 value) {

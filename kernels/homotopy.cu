@@ -8,8 +8,12 @@
 //
 // Where the CPU divides, takes roots and compares sizes this is only as exact as the decision needs,
 // so steps are not the same to the bit; roots are polished at the end.
+// In single precision, and for any system (ANY: up to N unknowns, its sizes and programs are tables that
+// the host fills in), only tracks are followed: the host makes coefficients and tells roots apart, and
+// what is single it polishes.
 #include "approximate.cuh"
 #include "system.cuh"
+#define ONLY_TRACKS (SINGLE || ANY)
 
 #define HISTORY 3
 // Statuses, in the order of src/status.rs; the last one is of no end.
@@ -17,8 +21,8 @@ enum Status { OK, DIVERGED, SINGULAR, MIN_STEP, BUDGET, DUPLICATE, RUNNING = 99 
 
 // See `Settings` of track.rs.
 struct Settings {
-    double tolerance, contraction, min_step, infinity, end_zone, brief;
-    u64 max_steps;
+    float tolerance, contraction, min_step, infinity, end_zone, brief, bow;
+    u32 max_steps;
 };
 
 // What came of a track, besides its point.
@@ -37,60 +41,56 @@ struct Queue {
     u32 next[LEVELS], count[LEVELS];
 };
 
-// Tracks from the start; again, to be better than they were; from where they came to.
-enum Mode { FIRST, AGAIN, ONWARD };
-
-constexpr double SMALL = 1e-8, ROUNDING = 1e-8, MOST_ROUNDING = 1e-5, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-2;
-constexpr double STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, MOST_CONDITION = 1e12, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
+// Numbers of track.rs; single precision has larger errors.
+constexpr real ROUNDING = SINGLE ? 1e-4 : 1e-8, MOST_ROUNDING = SINGLE ? 1e-3 : 1e-5;
+constexpr real SMALL = 1e-8, NEAR_END = 1e-4, STILL = 1e-13, GROWTH = 0.05, FIRST_STEP = 1e-2;
+constexpr real STEADY = 0.9, FAR = 30, DOUBTFUL = 1e7, MOST_CONDITION = 1e12, BESIDE = 1e-6, EPSILON = 2.220446049250313e-16;
 constexpr int CORRECTIONS = 2;
 #define SLOW 4
 
 constexpr int TILES = WARP / LANES;
-// Slots: unknowns, their rates, coefficients, their rates; constants; the matrix; H and its rate.
+// Slots: unknowns, their rates, coefficients, their rates; constants; the MATRIX; H and its rate.
 constexpr int RATES = N, COEFFICIENTS = 2 * N;
-constexpr int MATRIX = FIRST_CONSTANT + CONSTANTS, H = MATRIX + N * PITCH;
-constexpr int ROUNDS = JACOBIAN_ROUNDS + TANGENT_ROUNDS;
-constexpr int VECTORS = 3;
+constexpr int VECTORS = 2;
 // Written out step by step: larger ones are slower so, as their code does not fit the nearest cache.
 constexpr bool SMALL_N = N <= 6;
 constexpr int ORDER = SMALL_N ? N : 1;
-// Coefficients of a lane; few are kept in registers.
-constexpr int PER_LANE = (C + LANES - 1) / LANES;
-constexpr bool HELD = PER_LANE * TERMS <= 12;
-constexpr int KEPT = HELD && C > 0 ? PER_LANE : 1;
 
 struct Shared {
-    Z slots[SLOTS];
-    // The pivot's row and its inverse, for steps in turn.
-    Z pivot[2][N + 1];
+    // The pivot's row, its inverse and its right side, for steps in turn.
+    Z pivot[2][N + 2];
     // Right sides, and right sides in the order of the pivots.
     Z given[VECTORS][N], right[VECTORS][N];
+    // For any system there is room behind it.
+    Z slots[ANY ? 1 : SLOTS];
 };
 
 // Sizes are kept as their binary logarithms: no step has this one.
 constexpr float NONE = -1e30f;
 
 struct Track {
-    double time, step, target;
+    real time, step, target;
+    // See `Settings` of track.rs.
+    real bow;
     // The length of the attempt; how far back the other points are; inverses of the distances between
     // the first and the second point, the first and the third, the second and the third.
-    double made, gap1, gap2, per1, per2, per12;
+    real made, gap1, gap2, per1, per2, per12;
     // The length goes with this power of the error.
     float exponent;
     // A correction of this size may be rounding errors.
     float rounding;
     // The first correction of an attempt that failed just before; the longest of these attempts.
     float failed;
-    double longest;
+    real longest;
     // Since when it grows as a path to infinity does: what was left then, or zero, and how fast it grew.
-    double since, grew;
+    real since, grew;
     u32 known, steps;
 
     // Chooses where the next attempt goes.
     __device__ void plan() {
         if (known == 0) return;
         // Not a tiny step at the end.
-        target = time + 1.01 * step >= 1 ? 1 : time + step;
+        target = time + real(1.01) * step >= 1 ? 1 : time + step;
         made = target - time;
         const float length = (float)made;
         float power = 1;
@@ -130,36 +130,26 @@ struct Tile {
     u32 unknown, owner;
     // Rows that gave the pivots, in turn.
     u32 order[ORDER];
-    // Coefficients as polynomials, this lane's: k = lane, lane + LANES, ...
-    Z series[KEPT][TERMS];
+    // Coefficients as polynomials, this lane's: k = lane, lane + LANES, ... Few are KEPT in registers.
+    Z series[KEPT][KEPT_TERMS];
     // The last points and rates, the latest first; of this lane's unknown.
     Z points[HISTORY], rates[HISTORY];
     // The corrected point and its rate.
     Z point, rate;
     // Squares below this count as this where sizes are relative; the inverse of this lane's.
-    double floor, per_square;
+    real floor, per_square;
 
     // Of the lanes of this tile. Waiting for a number that the compiler knows is faster.
     __device__ u32 mask() const { return LANES == WARP ? FULL : FULL >> (WARP - LANES) << first; }
 
     __device__ void sync() const { __syncwarp(mask()); }
 
-    __device__ u32 most(u32 value) const {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-        return __reduce_max_sync(mask(), value);
-#else
-        for (u32 apart = LANES / 2; apart > 0; apart /= 2) {
-            const u32 other = __shfl_xor_sync(mask(), value, apart);
-            value = other > value ? other : value;
-        }
-        return value;
-#endif
-    }
+    __device__ u32 most(u32 value) const { return tile_max(mask(), LANES, value); }
 
     // The largest of numbers of all lanes that are not negative, nearly.
-    __device__ double largest(double value) const {
+    __device__ real largest(real value) const {
         const u32 bits = most(high_bits(value));
-        return bits > INFINITE ? UNBOUNDED : __hiloint2double((int)bits, 0);
+        return bits > INFINITE ? real(UNBOUNDED) : of_bits(bits);
     }
 
     __device__ void run(const u64* program, int rounds) {
@@ -181,20 +171,16 @@ struct Tile {
         }
     }
 
-    // With another sign if that bit is set.
-    __device__ static double flipped(double a, int sign) {
-        return __hiloint2double(__double2hiint(a) ^ sign, __double2loint(a));
-    }
-
     __device__ void load_row() {
 #pragma unroll
         for (int j = 0; j < N; j++) row[j] = is_row ? shared.slots[MATRIX + lane * PITCH + j] : Z{0, 0};
     }
 
-    // Inverts the matrix in place (Gauss and Jordan), pivots by row. Columns move one place to the left
-    // in each step, so that each step is the same code. The next pivot is looked for as soon as its
-    // column is there.
-    __device__ void invert() {
+    // Inverts the matrix in place (Gauss and Jordan), pivots by row, and gives the solution for a right
+    // side, which goes along: a product with the inverse would lose twice the digits where the matrix is
+    // badly conditioned. Columns move one place to the left in each step, so that each step is the same
+    // code. The next pivot is looked for as soon as its column is there.
+    __device__ Z invert(Z right) {
         bool open = is_row;
         Z own = conjugate_inverse(row[0]);
         u32 best = most(vote(open));
@@ -209,6 +195,7 @@ struct Tile {
                 open = false;
                 unknown = k;
                 pivot[N] = own;
+                pivot[N + 1] = right;
 #pragma unroll
                 for (int j = 1; j < N; j++) pivot[j] = row[j];
             }
@@ -229,7 +216,9 @@ struct Tile {
                 }
             }
             row[N - 1] = {-factor.re, -factor.im};
+            right = less_product(is_pivot ? Z{0, 0} : right, factor, pivot[N + 1]);
         }
+        return {of_owner(right.re), of_owner(right.im)};
     }
 
     // Size of this lane's pivot, and the lane; zero if its row gave one.
@@ -270,7 +259,7 @@ struct Tile {
         }
     }
 
-    __device__ double of_owner(double value) const {
+    __device__ real of_owner(real value) const {
         return __shfl_sync(mask(), value, first + owner);
     }
 
@@ -280,25 +269,25 @@ struct Tile {
 
     // Makes sizes relative to the point.
     __device__ void measure() {
-        const double mine = norm2(point);
+        const real mine = norm2(point);
         per_square = per(mine > floor ? mine : floor);
     }
 
     // What `relative` asks for, from the largest coordinate squared.
-    __device__ void set_floor(double size2) {
-        const double least = 1e-4 * (size2 < 1.0 ? size2 : 1.0);
+    __device__ void set_floor(real size2) {
+        const real least = real(1e-4) * (size2 < 1 ? size2 : 1);
         floor = least > SMALL * SMALL ? least : SMALL * SMALL;
     }
 
     // The predicted point and rate, by Hermite's interpolation.
     __device__ void predict(const Track& track) {
-        const double a = track.made, b = a + track.gap1, c = a + track.gap2;
-        const double p1 = track.per1, p2 = track.per2, p12 = track.per12;
+        const real a = track.made, b = a + track.gap1, c = a + track.gap2;
+        const real p1 = track.per1, p2 = track.per2, p12 = track.per12;
         point = points[0];
         rate = {0, 0};
         // Lagrange's polynomials: value and slope at the target, slope at their points.
         if (track.known == HISTORY) {
-            const double p = p1 * p2, q = p1 * p12, r = p2 * p12;
+            const real p = p1 * p2, q = p1 * p12, r = p2 * p12;
             add(0, a, b * c * p, (b + c) * p, p1 + p2);
             add(1, b, -(a * c) * q, -(a + c) * q, p12 - p1);
             add(2, c, a * b * r, (a + b) * r, -p2 - p12);
@@ -310,10 +299,10 @@ struct Tile {
         }
     }
 
-    __device__ void add(int i, double from, double value, double slope, double own) {
-        const double square = value * value, change = 2 * value * slope;
+    __device__ void add(int i, real from, real value, real slope, real own) {
+        const real square = value * value, change = 2 * value * slope;
         if (i > 0) {
-            const double bend = 1 - 2 * from * own;
+            const real bend = 1 - 2 * from * own;
             const Z back = minus(points[i], points[0]);
             point = plus_scaled(point, back, bend * square);
             rate = plus_scaled(rate, back, bend * change - 2 * own * square);
@@ -325,20 +314,21 @@ struct Tile {
     // As `attempt` of work.rs: sizes of both corrections, relative to the point, and of the point, all
     // squared, as bits.
     __device__ void attempt(const Track& track, const Z* from, u32& first2, u32& second2, u32& size2) {
-        const double t = track.target;
+        const real s = track.target;
+        const Z t = {s, track.bow * s * (1 - s)}, speed = {1, track.bow * (1 - 2 * s)};
 #pragma unroll
         for (int i = 0; i < PER_LANE; i++) {
             const u32 k = lane + i * LANES;
             Z value = {0, 0}, change = {0, 0};
 #pragma unroll
             for (int j = TERMS - 1; j >= 0; j--) {
-                const Z term = HELD ? series[i % KEPT][j] : k < C ? from[k * TERMS + j] : Z{0, 0};
-                change = plus_scaled(value, change, t);
-                value = plus_scaled(term, value, t);
+                const Z term = HELD ? series[i % KEPT][j % KEPT_TERMS] : k < C ? from[k * TERMS + j] : Z{0, 0};
+                change = plus_product(value, change, t);
+                value = plus_product(term, value, t);
             }
             if (k < C) {
                 shared.slots[COEFFICIENTS + k] = value;
-                shared.slots[COEFFICIENTS + C + k] = change;
+                shared.slots[COEFFICIENTS + C + k] = product(change, speed);
             }
         }
         predict(track);
@@ -347,11 +337,9 @@ struct Tile {
         sync();
         run(words, JACOBIAN_ROUNDS);
         load_row();
-        invert();
-        Z one[1];
-        solve(shared.slots + H, one);
-        first2 = relative(one[0]);
-        point = minus(point, one[0]);
+        const Z first = invert(is_row ? shared.slots[H + lane] : Z{0, 0});
+        first2 = relative(first);
+        point = minus(point, first);
 #pragma unroll 1
         for (int i = 0; i < CORRECTIONS; i++) {
             if (is_row) {
@@ -366,21 +354,21 @@ struct Tile {
             rate = minus(rate, both[1]);
             if (i == 0) {
                 second2 = relative(both[0]);
-                if (second2 < EXACT2) break;
+                if (2 * log_of(second2) - log_of(first2) < EXACT2) break;
             }
         }
         size2 = most(high_bits(norm2(point)));
     }
 
     // How fast the largest coordinate grows, as `growth` of track.rs.
-    __device__ double growth(double target) const {
+    __device__ real growth(real target) const {
         sync();
         if (is_row) {
             shared.right[0][lane] = points[0];
             shared.right[1][lane] = rates[0];
         }
         sync();
-        double size = 0, growth = 0;
+        real size = 0, growth = 0;
         for (int i = 0; i < N; i++) {
             const Z x = shared.right[0][i], v = shared.right[1][i];
             if (norm2(x) > size) {
@@ -402,25 +390,25 @@ struct Tile {
         const float most = track.known == 0 ? -10 : limits.tolerance + 3;
         const bool good = first <= most && (still || ratio <= limits.contraction) && size2 < INFINITE;
         track.steps++;
-        const double made = track.made;
+        const real made = track.made;
         if (!good) {
             if (track.known == 0) return SINGULAR;
             if (track.steps >= settings.max_steps) return BUDGET;
             // A shorter step that predicts no better: what is left is rounding, unless the end is singular.
             const bool again = track.failed > NONE;
-            const double longest = again ? track.longest : made;
+            const real longest = again ? track.longest : made;
             const float rounding = fminf(2 + fmaxf(first, second), limits.most_rounding);
             const bool near = 1 - track.time < NEAR_END;
             const bool no_better = !near && again && first > track.failed - 1.737f;
             if (no_better && first < limits.most_rounding && rounding > track.rounding) {
                 track.rounding = rounding;
                 track.failed = NONE;
-                track.step = 0.5 * longest;
+                track.step = longest / 2;
                 return RUNNING;
             }
             track.failed = first;
             track.longest = longest;
-            track.step = bounded(made * track.stretch(error), 0.1 * made, 0.5 * made);
+            track.step = bounded(made * track.stretch(error), made * real(0.1), made / 2);
             if (track.step < settings.min_step) return near ? SINGULAR : MIN_STEP;
             return RUNNING;
         }
@@ -432,24 +420,24 @@ struct Tile {
         }
         points[0] = point;
         rates[0] = rate;
-        const double size = __hiloint2double((int)size2, 0);
+        const real size = of_bits(size2);
         set_floor(size);
         if (track.known == 0) {
             track.known = 1;
             track.step = FIRST_STEP;
             return RUNNING;
         }
-        const double left = 1 - track.target;
-        const double wanted = made * track.stretch(error);
+        const real left = 1 - track.target;
+        const real wanted = made * track.stretch(error);
         const bool full = track.known == HISTORY;
         track.advance();
         if (left <= 0) return OK;
-        track.step = full ? bounded(wanted, 0.1 * made, 2 * made) : bounded(wanted, made, 4 * made);
-        if (size > settings.infinity * settings.infinity) return DIVERGED;
-        if (left < 1e3 * settings.end_zone) {
-            const double rate = growth(track.target);
+        track.step = full ? bounded(wanted, made * real(0.1), 2 * made) : bounded(wanted, made, 4 * made);
+        if (size > real(settings.infinity) * settings.infinity) return DIVERGED;
+        if (left < 1000 * settings.end_zone) {
+            const real rate = growth(track.target);
             const bool grows = rate > GROWTH;
-            if (!(grows && size > 1e8)) {
+            if (!(grows && size > real(1e8))) {
                 track.since = track.grew = 0;
             } else if (track.since == 0 || left < track.since / FAR) {
                 // A path to a large root grows ever more slowly.
@@ -465,7 +453,7 @@ struct Tile {
     // Follows the root; a `budget` in nanoseconds since `begin` ends it.
     __device__ Status follow(Track& track, const Z* from, Z start, const Settings& settings, u64 begin,
                              u64 budget) {
-        const Limits limits = {log2_of((float)settings.tolerance), log2_of((float)settings.contraction),
+        const Limits limits = {log2_of(settings.tolerance), log2_of(settings.contraction),
                                log2_of((float)MOST_ROUNDING)};
         point = start;
         rate = {0, 0};
@@ -477,11 +465,12 @@ struct Tile {
 #pragma unroll
         for (int k = lane, i = 0; HELD && i < PER_LANE; k += LANES, i++) {
 #pragma unroll
-            for (int j = 0; j < TERMS; j++) series[i][j] = k < C ? from[k * TERMS + j] : Z{0, 0};
+            for (int j = 0; j < TERMS; j++) series[i % KEPT][j % KEPT_TERMS] = k < C ? from[k * TERMS + j] : Z{0, 0};
         }
         set_floor(largest(norm2(start)));
         track.time = track.step = track.target = track.made = track.longest = 0;
         track.gap1 = track.gap2 = track.per1 = track.per2 = track.per12 = 0;
+        track.bow = settings.bow;
         track.rounding = log2_of((float)ROUNDING);
         track.failed = NONE;
         track.since = track.grew = 0;
@@ -506,60 +495,59 @@ struct Tile {
     }
 
     // One Newton correction of `point`, as `newton` of work.rs; gives the size of the correction.
-    __device__ double newton(double& residual, double& condition) {
+    __device__ real newton(real& residual, real& condition) {
         if (is_row) shared.slots[lane] = point;
         sync();
         run(words, JACOBIAN_ROUNDS);
         load_row();
-        const double size = root(largest(norm2(point)));
-        const double least = fmax(0.01 * (size < 1 ? size : 1), SMALL);
+        const real size = root(largest(norm2(point)));
+        const real least = fmax(real(0.01) * (size < 1 ? size : 1), SMALL);
         set_floor(size * size);
         measure();
         if (is_row) shared.right[0][lane].re = fmax(root(norm2(point)), least);
         sync();
-        double scale = 0;
+        real scale = 0;
 #pragma unroll
         for (int j = 0; j < N; j++) scale = fused(root(norm2(row[j])), shared.right[0][j].re, scale);
-        const double h = is_row ? root(norm2(shared.slots[H + lane])) : 0;
+        const Z value = is_row ? shared.slots[H + lane] : Z{0, 0};
+        const real h = root(norm2(value));
         if (is_row) {
-            shared.given[0][lane] = shared.slots[H + lane];
-            shared.given[1][lane] = {0x5a5a5a5a5a5a5a5aull >> lane & 1 ? scale : -scale, 0};
-            shared.given[2][lane] = {0x3c69f00f9696c33cull >> lane & 1 ? scale : -scale, 0};
+            shared.given[0][lane] = {0x5a5a5a5a5a5a5a5aull >> lane & 1 ? scale : -scale, 0};
+            shared.given[1][lane] = {0x3c69f00f9696c33cull >> lane & 1 ? scale : -scale, 0};
         }
         residual = largest(h == 0 ? 0 : h / scale);
-        invert();
-        Z b[VECTORS];
-        solve(shared.given[0], b);
-        const u32 grown[2] = {relative(b[1]), relative(b[2])};
-        condition = root_of(grown[0] > grown[1] ? grown[0] : grown[1]);
-        const double correction = root_of(relative(b[0]));
-        point = minus(point, b[0]);
-        return correction;
+        const Z correction = invert(value);
+        Z grown[VECTORS];
+        solve(shared.given[0], grown);
+        const u32 one = relative(grown[0]), other = relative(grown[1]);
+        condition = root_of(one > other ? one : other);
+        point = minus(point, correction);
+        return root_of(relative(correction));
     }
 
     // The square root of a number given by its bits.
-    __device__ static double root_of(u32 bits) {
-        return bits >= INFINITE ? UNBOUNDED : root(__hiloint2double((int)bits, 0));
+    __device__ static real root_of(u32 bits) {
+        return bits >= INFINITE ? real(UNBOUNDED) : root(of_bits(bits));
     }
 
     // What Newton's method found: see `Polished` of track.rs.
     struct Polished {
         Z point;
-        double residual, error, moved, condition;
+        real residual, error, moved, condition;
         u32 slow;
     };
 
     // Newton's method from `point` on.
     __device__ Polished refine() {
-        Polished found = {point, UNBOUNDED, UNBOUNDED, 0, UNBOUNDED, ~0u};
+        Polished found = {point, real(UNBOUNDED), real(UNBOUNDED), 0, real(UNBOUNDED), ~0u};
         u32 slow = 0, slowest = 0;
         for (int i = 0; i < 8 && found.error > STILL; i++) {
             const Z before = point;
-            double residual, condition;
-            const double correction = newton(residual, condition);
+            real residual, condition;
+            const real correction = newton(residual, condition);
             // While corrections get smaller the point gets better.
             if (!(correction < found.error)) break;
-            slow = found.error < UNBOUNDED && correction > fmax(0.3 * found.error, STILL) ? slow + 1 : 0;
+            slow = found.error < UNBOUNDED && correction > fmax(real(0.3) * found.error, STILL) ? slow + 1 : 0;
             slowest = slow > slowest ? slow : slowest;
             found = {correction > STILL ? point : before, residual, correction, found.moved + correction,
                      condition, slowest};
@@ -569,7 +557,7 @@ struct Tile {
 
     // Polishes the last point with the coefficients of the path's end; true if it is a regular root, as
     // `is_regular` of track.rs has it. What was not reached by a `long_step` may be a multiple one.
-    __device__ bool polish(const Z* coefficients, bool long_step, double& residual, double& condition) {
+    __device__ bool polish(const Z* coefficients, bool long_step, real& residual, real& condition) {
         for (u32 k = lane; k < C; k += LANES) shared.slots[COEFFICIENTS + k] = coefficients[k];
         sync();
         point = points[0];
@@ -586,27 +574,46 @@ struct Tile {
             condition = found.condition;
             if (condition < DOUBTFUL && long_step) return true;
             point = found.point;
-            const double size = root(largest(norm2(point)));
-            const double least = fmax(0.01 * (size < 1 ? size : 1), SMALL);
+            const real size = root(largest(norm2(point)));
+            const real least = fmax(real(0.01) * (size < 1 ? size : 1), SMALL);
             point.re += fmax(root(norm2(point)), least) * BESIDE / (lane + 1);
         }
     }
 };
 
+#if !ONLY_TRACKS
 #include "prepare.cuh"
+#endif
+#if ANY
+// Memory of a block, as much as it was started with.
+__device__ inline u8* memory() {
+#ifdef __CUDA_ARCH__
+    extern __shared__ u64 bytes[];
+#else
+    static u64 bytes[6 << 10];
+#endif
+    return reinterpret_cast<u8*>(bytes);
+}
+#endif
 
 // series: coefficients of each instance as polynomials; ends: coefficients at the end; starts: roots at
 // the start. A track is named by instance * roots + root. jobs: how many there are, zero if the queue
-// tells; list: names of their tracks, or none if they are all tracks in turn. What comes of a job is
-// written to its own place, or to that of its track if it is followed again.
+// tells; list: names of tracks that are followed again, or none if it is all tracks in turn. What comes of
+// a job is written to the place of its track.
 extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     track(const Z* __restrict__ series, const Z* __restrict__ ends, const Z* __restrict__ starts, u32 roots,
           u32 jobs, const u32* __restrict__ list, const Settings settings, u64 budget, Queue* queue, u32 level,
-          u32 mode, Z* points, End* results) {
+          Z* points, End* results) {
+#if ANY
+    static_assert(WARPS * TILES == 1, "what is behind it belongs to a tile");
+    Shared* tiles = reinterpret_cast<Shared*>(memory());
+    u64* words = reinterpret_cast<u64*>(tiles->slots + SLOTS);
+#else
     __shared__ Shared tiles[WARPS * TILES];
     __shared__ u64 words[(ROUNDS + 2) * LANES];
+#endif
 #pragma unroll 8
-    for (u32 i = threadIdx.x; i < ROUNDS * LANES; i += WARPS * WARP) words[i] = WORDS[i];
+    for (u32 i = threadIdx.x; i < (u32)(ROUNDS * LANES); i += WARPS * WARP) words[i] = WORDS[i];
     const u32 number = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     Shared& shared = tiles[number];
     for (u32 i = lane; i < SLOTS; i += LANES) {
@@ -617,38 +624,38 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     // What earlier kernels wrote is there after this.
     arrive();
     if (jobs == 0) jobs = queue->count[level];
-    const u64 begin = queue->begin;
+    // Without a kernel before this one it begins now.
+    const u64 begin = queue->begin ? queue->begin : Tile::now();
     const u32 first = lane_id() - lane;
     Tile tile = {shared, words, lane, first, lane < N};
     tile.owner = lane;
     const u32 all = gridDim.x * WARPS * TILES;
     u32 job = blockIdx.x * WARPS * TILES + number;
     while (job < jobs) {
-        const u32 name = list ? list[job] : job, at = mode == AGAIN ? name : job;
-        const End before = mode == FIRST ? End{0, 0, OK, 0} : results[at];
-        if (mode == AGAIN || before.status == OK) {
-            const u32 instance = name / roots;
-            const Z* start = mode == ONWARD ? points + (u64)at * N : starts + (u64)(name % roots) * N;
-            Track track;
-            double residual = UNBOUNDED, condition = UNBOUNDED;
-            Status status = tile.follow(track, series + (u64)instance * C * TERMS,
-                                        tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
-            const bool long_step = track.gap1 > settings.brief;
-            if (status == OK && !tile.polish(ends + (u64)instance * C, long_step, residual, condition)) {
-                status = SINGULAR;
-                residual = condition = UNBOUNDED;
-            }
-            // What was found is kept if it is not found again, unless it turns out to be a multiple root.
-            const bool keeps = mode == AGAIN && before.status == OK && status != OK && status != SINGULAR;
-            if (tile.is_row && !keeps) points[(u64)at * N + lane] = tile.points[0];
-            if (lane == 0) {
-                results[at] = keeps ? before : End{residual, condition, (u32)status, before.steps};
-                results[at].steps += track.steps;
-            }
+        const u32 name = list ? list[job] : job, instance = name / roots;
+        const End before = list ? results[name] : End{0, 0, BUDGET, 0};
+        const Z* start = starts + (u64)(name % roots) * N;
+        Track track;
+        real residual = UNBOUNDED, condition = UNBOUNDED;
+        Status status = tile.follow(track, series + (u64)instance * C * TERMS,
+                                    tile.is_row ? start[lane] : Z{0, 0}, settings, begin, budget);
+        const bool long_step = track.gap1 > settings.brief;
+        if (status == OK && !SINGLE && !tile.polish(ends + (u64)instance * C, long_step, residual, condition)) {
+            status = SINGULAR;
+            residual = condition = UNBOUNDED;
+        }
+        // What was found is kept if it is not found again, unless it turns out to be a multiple root.
+        const bool keeps = before.status == OK && status != OK && status != SINGULAR;
+        if (tile.is_row && !keeps) points[(u64)name * N + lane] = tile.points[0];
+        if (lane == 0) {
+            results[name] = keeps ? before : End{residual, condition, (u32)status, before.steps};
+            results[name].steps += track.steps;
         }
         if (lane == 0) job = all + atomicAdd(&queue->next[level], 1);
         job = __shfl_sync(tile.mask(), job, first);
     }
 }
 
+#if !ONLY_TRACKS
 #include "distinct.cuh"
+#endif

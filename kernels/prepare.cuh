@@ -46,22 +46,21 @@ struct Prepare {
     }
 };
 
-// Paths of so many instances. from: parameters at their beginning, `apart` numbers from one instance to
-// the next; targets: those at their ends. slots: PREPARE_SLOTS * TERMS for each block, if shared memory
-// has no room. The queue is made new if `fresh`. Others as below.
+// Paths of so many instances. start: parameters at their beginning; targets: those at their ends. slots:
+// PREPARE_SLOTS * TERMS for each block, if shared memory has no room. The queue is made new. Others as below.
 extern "C" __global__ void __launch_bounds__(PREPARE_LANES)
-    prepare(const Z* __restrict__ from, u32 apart, const Z* __restrict__ targets, u32 instances, Z* slots,
-            Z* series, Z* ends, Queue* queue, u32 fresh) {
+    prepare(const Z* __restrict__ start, const Z* __restrict__ targets, u32 instances, Z* slots, Z* series,
+            Z* ends, Queue* queue) {
     constexpr bool FITS = PREPARE_SLOTS * TERMS * sizeof(Z) <= 40 << 10;
     __shared__ Z own[FITS ? PREPARE_SLOTS * TERMS : 1];
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     // Tracks may get ready meanwhile.
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
-    if (fresh && blockIdx.x == 0 && threadIdx.x == 0) *queue = {Tile::now(), {}, {}};
+    if (blockIdx.x == 0 && threadIdx.x == 0) *queue = {Tile::now(), {}, {}};
     slots = FITS ? own : slots + (u64)blockIdx.x * PREPARE_SLOTS * TERMS;
     for (u32 instance = blockIdx.x; instance < instances; instance += gridDim.x) {
-        const Z *start = from + (u64)instance * apart, *target = targets + (u64)instance * PARAMETERS;
+        const Z* target = targets + (u64)instance * PARAMETERS;
         // The end by itself: the sum of the terms has larger errors.
         Prepare::run<1>(slots, start, target);
         for (int k = threadIdx.x; k < C; k += PREPARE_LANES) {

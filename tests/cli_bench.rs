@@ -115,37 +115,25 @@ fn batches_are_measured_beside_one_after_another() {
 }
 
 #[test]
-fn files_and_real_pairs_get_a_line_each() {
+fn files_get_a_line_each() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = |name: &str| folder.path().join(name);
-    std::fs::create_dir_all(place("yard/3_7")).expect("a folder");
-    write_rows(&place("yard/3_7/corr_plain.txt"));
     write_rows(&place("hall.txt"));
-    std::fs::write(
-        place("truth.json"),
-        r#"{"yard/3_7": {"outdoor": true, "correspondences": {"plain": {}}}}"#,
-    )
-    .expect("a file");
+    write_rows(&place("yard.txt"));
     let path = |name: &str| place(name).display().to_string();
-    let args = format!(
-        "--file {} --pairs {} --frames 3 --backend cpu --json {}",
-        path("hall.txt"),
-        path(""),
-        path("report.json")
-    );
-    let output = bench(&args);
+    let (hall, yard, report) = (path("hall.txt"), path("yard.txt"), path("report.json"));
+    let output = bench(&format!("--file {hall} {yard} --frames 3 --backend cpu --json {report}"));
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report = std::fs::read_to_string(place("report.json")).expect("the report");
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let lines: Vec<_> = report["lines"].as_array().expect("lines").iter().collect();
     let told = |key: &str| lines.iter().map(|l| l[key].to_string()).collect::<Vec<_>>();
-    assert_eq!(told("problem"), [r#""hall""#, r#""yard/3_7 plain""#]);
-    assert_eq!(told("preset"), [r#""indoor""#, r#""outdoor""#]);
+    assert_eq!(told("problem"), [r#""hall""#, r#""yard""#]);
     assert_eq!(told("n"), ["100", "100"]);
 
     // The tables: one line for each, above its stages.
     let printed = text(&output.stdout);
-    for name in ["hall ", "yard/3_7 plain "] {
+    for name in ["hall ", "yard "] {
         assert_eq!(printed.lines().filter(|l| l.starts_with(name)).count(), 2, "{printed}");
     }
     let stages = printed.lines().find(|l| l.starts_with("stages")).expect("a table of stages");
@@ -166,7 +154,6 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
         ("--preset space", "indoor, outdoor"),
         ("--set registration.tau=-1", "registration.tau"),
         ("--file no-such-file.txt", "cannot read no-such-file.txt"),
-        ("--pairs no-such-folder", "--pairs no-such-folder: truth.json"),
         ("--n 50 --frames 1 --backend cpu --json no-such-folder/x.json", "no-such-folder/x.json"),
     ] {
         let output = bench(args);

@@ -168,3 +168,14 @@ fn refusals_name_what_is_wrong() {
         assert!(said.contains(what), "{args}: {said}");
     }
 }
+
+#[test]
+fn it_says_where_tracks_are_followed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // One instance is done before a GPU would be ready, if there is one.
+    let answer = json(folder.path(), "solve p3p --json");
+    assert!(answer["place"].as_str().is_some_and(|p| p.starts_with("on the CPU: ")), "{answer}");
+    assert_eq!((&answer["again"], &answer["kernel_ms"]), (&0.into(), &Value::Null));
+    let refused = error(folder.path(), "solve p3p --backend cpu --precision f32");
+    assert!(refused.contains("single precision is for the GPU"), "{refused}");
+}

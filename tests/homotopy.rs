@@ -1,11 +1,11 @@
 //! Roots of polynomial systems: recall on the library, agreement with start sets made elsewhere, and
 //! systems that have no regular roots to give.
 
-use flashreg::homotopy::check::is_root;
+use flashreg::homotopy::check::{is_root, newton};
 use flashreg::homotopy::monodromy::{monodromy, Options};
 use flashreg::homotopy::problems::{all, find};
 use flashreg::homotopy::recall::{compare, recall};
-use flashreg::homotopy::{numbers, Backend, Settings, Solver, StartSet, System};
+use flashreg::homotopy::{numbers, Arithmetic, Backend, Distinct, Settings, Solver, StartSet, System};
 use flashreg::status::TrackStatus;
 use nalgebra::Complex;
 use std::fmt::Write;
@@ -38,13 +38,37 @@ fn tracks_of_the_large_problems_come_to_roots() {
     }
 }
 
+/// The other way round: the true solution of an instance, followed to the start parameters, is a start root.
+#[test]
+fn true_solutions_of_the_large_problems_belong_to_their_start_sets() {
+    for name in LARGE {
+        let problem = find(name).expect("a problem");
+        let (system, start) = problem.prepared(1).expect("a start set");
+        let mut known = Distinct::new(&system);
+        start.roots.iter().for_each(|root| {
+            known.insert(root);
+        });
+        let mut arrived = 0;
+        for seed in 0..4 {
+            let instance = problem.instance(seed).expect("an instance");
+            let truth = newton(&system, instance.near, &instance.parameters).expect("a root");
+            let from = StartSet { parameters: instance.parameters, roots: vec![truth], note: String::new() };
+            let solver = Solver::new(system.clone(), from, Settings::default());
+            let solution = solver.solve(std::slice::from_ref(&start.parameters), None).remove(0);
+            arrived += solution.found().count();
+            assert!(solution.found().all(|root| known.find(root.point).is_some()), "{name}, {seed}");
+        }
+        assert!(arrived >= 3, "{name}: {arrived} of 4 arrived");
+    }
+}
+
 /// Every problem, few instances: `flashreg hc bench` is the long form of it.
 #[test]
 fn nearly_all_roots_of_the_library_are_found_and_none_is_wrong() {
     let (mut found, mut expected) = (0, 0);
     for problem in all().into_iter().filter(|p| !LARGE.contains(&p.name.as_str())) {
         let instances = if problem.expected > 100 { 1 } else { 10 };
-        let row = recall(&problem, instances, 77, Backend::Cpu, 0)
+        let row = recall(&problem, instances, 77, (Backend::Cpu, Arithmetic::Auto), 0)
             .unwrap_or_else(|e| panic!("{}: {e}", problem.name));
         assert_eq!((row.wrong, row.silent), (0, 0), "{row:?}");
         assert!(row.found <= row.expected, "more than there are: {row:?}");

@@ -6,7 +6,7 @@ use flashreg::gpu::device;
 use flashreg::homotopy::check::is_root;
 use flashreg::homotopy::problems::{find, Problem};
 use flashreg::homotopy::recall::compare;
-use flashreg::homotopy::{Backend, Distinct, Settings, Solution, Solver};
+use flashreg::homotopy::{Arithmetic, Backend, Distinct, Settings, Solution, Solver};
 use flashreg::status::TrackStatus;
 use nalgebra::Complex;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn has_gpu() -> bool {
 fn solvers(problem: &Problem, settings: Settings) -> [Solver; 2] {
     let (system, start) = problem.prepared(1).expect("a start set");
     let cpu = Solver::new(system, start, settings);
-    [cpu.clone().on(Backend::Cuda).expect("it fits the GPU"), cpu]
+    [cpu.clone().on(Backend::Cuda, Arithmetic::Double, 1).expect("it fits the GPU"), cpu]
 }
 
 fn counts(solutions: &[Solution]) -> Vec<usize> {
@@ -86,8 +86,8 @@ fn tracks_that_are_followed_again_come_to_the_same_on_both() {
     }
     let settings = Settings::default();
     for (name, settings) in [
-        ("five_point", Settings { max_steps: 80, ..settings }),
-        ("optimal_pnp", Settings { max_steps: 60, ..settings }),
+        ("five_point", Settings { max_steps: 180, ..settings }),
+        ("optimal_pnp", Settings { max_steps: 120, ..settings }),
         ("tdoa_5", Settings { tolerance: 0.1, contraction: 0.2, ..settings }),
         ("triangulation_3", Settings { tolerance: 0.1, contraction: 0.2, ..settings }),
     ] {

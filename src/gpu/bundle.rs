@@ -10,7 +10,7 @@ use super::context::{Context, Doing, Kernel};
 use super::error::GpuError;
 use super::nvrtc::Nvrtc;
 use cudarc::driver::result;
-use cudarc::driver::sys::CUmodule;
+use cudarc::driver::sys::{self, CUmodule};
 use file::{hash, File};
 use std::ffi::{c_void, CString};
 use std::fmt;
@@ -112,6 +112,38 @@ impl Bundle {
         Ok(Self { module, context: Arc::clone(context), origin })
     }
 
+    /// Loads other kernels made ahead for the device of `context`, see [`ahead::make`]; `why` there is no
+    /// compiler is said if there are none.
+    pub fn ahead(
+        (name, program): (&str, Program),
+        context: &Arc<Context>,
+        why: &str,
+    ) -> Result<Self, GpuError> {
+        context.bind()?;
+        let [major, minor] = context.device().compute_capability;
+        let target = Target::exactly(10 * major + minor);
+        let load = |image: &[u8]| load(context, image);
+        let found = made_ahead(&target, name, &target.key_of(&program), &ahead::folders(), load);
+        let (module, origin) = found.ok_or_else(|| none_ahead(&target, why))?;
+        Ok(Self { module, context: Arc::clone(context), origin })
+    }
+
+    /// Fills an array of the module, which has room for all of `items`, with them.
+    pub fn fill(&self, name: &str, items: &[u64]) -> Result<(), GpuError> {
+        let name = CString::new(name).map_err(|_| GpuError::Absent("an array without a name".to_owned()))?;
+        self.context.bind()?;
+        let (mut address, mut bytes) = (0, 0);
+        // SAFETY: the module is loaded; writes an address and a length.
+        unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, self.module, name.as_ptr()) }
+            .result()
+            .doing("looking up an array of the kernels")?;
+        if bytes < std::mem::size_of_val(items) {
+            return Err(GpuError::Absent(format!("an array of the kernels has {bytes} bytes only")));
+        }
+        // SAFETY: there is room for the items.
+        unsafe { result::memcpy_htod_sync(address, items) }.doing("filling an array of the kernels")
+    }
+
     /// A kernel by its name.
     pub fn kernel(&self, name: &str) -> Result<Kernel, GpuError> {
         let name = CString::new(name).map_err(|_| GpuError::Absent("a kernel without a name".to_owned()))?;
@@ -153,20 +185,40 @@ fn find<T>(
     load: impl Fn(&[u8]) -> Result<T, GpuError>,
 ) -> Result<(T, Origin), GpuError> {
     let exact = Target::exactly(device);
-    for path in ahead.iter().map(|folder| ahead::path(folder, &exact)) {
-        let why = match File::read_made_from(&path, &exact.key()) {
+    if let Some(found) = made_ahead(&exact, ahead::REGISTRATION, &exact.key(), ahead, &load) {
+        return Ok(found);
+    }
+    let nvrtc = nvrtc().map_err(|why| none_ahead(&exact, &why))?;
+    compiled(&REGISTRATION, device, cache, nvrtc, load)
+}
+
+/// The first kernels made ahead that `load` takes.
+fn made_ahead<T>(
+    target: &Target,
+    name: &str,
+    key: &str,
+    folders: &[PathBuf],
+    load: impl Fn(&[u8]) -> Result<T, GpuError>,
+) -> Option<(T, Origin)> {
+    for path in folders.iter().map(|folder| ahead::path(folder, target, name)) {
+        let why = match File::read_made_from(&path, key) {
             Ok(file) => match load(&file.image) {
-                Ok(loaded) => return Ok((loaded, Origin::Ahead(path))),
+                Ok(loaded) => return Some((loaded, Origin::Ahead(path))),
                 Err(e) => e.to_string(),
             },
             Err(why) => why.to_string(),
         };
         log::warn!("kernels made ahead, {}: not used: {why}", path.display());
     }
-    let nvrtc = nvrtc().map_err(|why| {
-        GpuError::Absent(format!("there are no kernels made ahead for {}, and {why}", exact.name()))
-    })?;
-    compiled(&REGISTRATION, device, cache, nvrtc, load)
+    None
+}
+
+fn none_ahead(target: &Target, no_compiler: &str) -> GpuError {
+    let name = target.name();
+    GpuError::Absent(format!(
+        "there are no kernels made ahead for {name} (`flashreg kernels`, {}), and {no_compiler}",
+        ahead::VARIABLE
+    ))
 }
 
 /// The kernels from the cache if `load` takes them, else compiled now.
@@ -309,7 +361,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         for target in architectures.iter().map(|architecture| Target::exactly(*architecture)) {
             let file = File { key: target.key(), compiler: "another".into(), image: vec![7; 9] };
-            file.write(&ahead::path(folder.path(), &target)).expect("written");
+            file.write(&ahead::path(folder.path(), &target, ahead::REGISTRATION)).expect("written");
         }
         let folders = vec![folder.path().join("nowhere"), folder.path().to_owned()];
         (folder, folders)

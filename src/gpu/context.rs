@@ -98,6 +98,15 @@ impl Context {
         self.processors
     }
 
+    /// How many times as fast it is in single precision as in double precision.
+    pub fn single_to_double(&self) -> Result<u32, GpuError> {
+        let ratio = Attribute::CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO;
+        // SAFETY: `device` was returned by `get`.
+        let ratio = unsafe { result::device::get_attribute(self.device, ratio) }
+            .doing("asking how fast double precision is")?;
+        Ok(ratio.max(1).unsigned_abs())
+    }
+
     /// The kernel can be started while the one before is at work ([`Start::Early`]), alone and in a
     /// graph.
     pub fn starts_early(&self, kernel: Kernel) -> Result<bool, GpuError> {
@@ -111,14 +120,16 @@ impl Context {
         Ok(compiled_for >= EARLY_ARCHITECTURE && self.driver >= EARLY_DRIVER)
     }
 
-    /// Blocks of `block` threads of a kernel that a multiprocessor holds at once.
-    pub fn resident_blocks(&self, kernel: Kernel, block: u32) -> Result<u32, GpuError> {
+    /// Blocks of `block` threads and `shared` bytes more of a kernel that a multiprocessor holds at once.
+    pub fn resident_blocks(&self, kernel: Kernel, block: u32, shared: u32) -> Result<u32, GpuError> {
         self.bind()?;
-        let mut blocks = 0;
+        let (mut blocks, shared) = (0, shared as usize);
         // SAFETY: the kernel is loaded; writes one integer.
-        unsafe { sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, kernel.raw, block as i32, 0) }
-            .result()
-            .doing("asking for the occupancy of a kernel")?;
+        unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, kernel.raw, block as i32, shared)
+        }
+        .result()
+        .doing("asking for the occupancy of a kernel")?;
         Ok(blocks.max(0).unsigned_abs())
     }
 }
@@ -158,6 +169,8 @@ pub struct Shape {
     pub grid: u32,
     /// Threads of a block.
     pub block: u32,
+    /// Bytes of shared memory of a block, besides what the kernel has itself.
+    pub shared: u32,
     /// When they start.
     pub start: Start,
 }
@@ -224,12 +237,14 @@ impl Stream {
         shape: Shape,
         arguments: &mut [*mut c_void],
     ) -> Result<(), GpuError> {
-        let (grid, block) = ((shape.grid, 1, 1), (shape.block, 1, 1));
+        let (grid, block, shared) = ((shape.grid, 1, 1), (shape.block, 1, 1), shape.shared);
         // SAFETY: as the caller promises.
         match shape.start {
-            Start::After => unsafe { result::launch_kernel(kernel.raw, grid, block, 0, self.raw, arguments) },
+            Start::After => unsafe {
+                result::launch_kernel(kernel.raw, grid, block, shared, self.raw, arguments)
+            },
             Start::Together => unsafe {
-                result::launch_cooperative_kernel(kernel.raw, grid, block, 0, self.raw, arguments)
+                result::launch_cooperative_kernel(kernel.raw, grid, block, shared, self.raw, arguments)
             },
             Start::Early => {
                 let mut early = sys::CUlaunchAttribute {
@@ -244,7 +259,7 @@ impl Stream {
                     blockDimX: shape.block,
                     blockDimY: 1,
                     blockDimZ: 1,
-                    sharedMemBytes: 0,
+                    sharedMemBytes: shared,
                     hStream: self.raw,
                     attrs: &mut early,
                     numAttrs: 1,

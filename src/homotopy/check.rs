@@ -1,65 +1,86 @@
-//! Roots checked, and refined, by another way than that which finds them.
+//! Roots checked, and refined, by another way than that which finds them: equations and derivatives come
+//! from the graph, the equations with twice the digits, so that roots are as exact as their coordinates
+//! can be told, however badly conditioned they are.
 
+use super::graph::{Graph, Id};
 use super::system::{distance, System};
+use super::twice;
 use nalgebra::{Complex, DMatrix, DVector};
-
-/// The equations and their derivatives, column by column, computed from the graph: no part of what
-/// tracks roots.
-fn equations(
-    system: &System,
-    root: &[Complex<f64>],
-    parameters: &[Complex<f64>],
-) -> (Vec<Complex<f64>>, DMatrix<Complex<f64>>) {
-    let n = root.len();
-    let mut graph = system.graph.clone();
-    let one = graph.real(1.0);
-    let mut outputs = system.equations.clone();
-    for j in 0..n {
-        outputs.extend(graph.derivatives(&system.equations, |s| (s as usize == j).then_some(one)));
-    }
-    let values = graph.evaluate(&outputs, &[root, parameters].concat());
-    (values[..n].to_vec(), DMatrix::from_column_slice(n, n, &values[n..]))
-}
-
-/// A step of Newton's method: to where, and how far relative to the coordinates; `None` if it cannot tell.
-fn step(
-    system: &System,
-    root: &[Complex<f64>],
-    parameters: &[Complex<f64>],
-) -> Option<(Vec<Complex<f64>>, f64)> {
-    let (h, jacobian) = equations(system, root, parameters);
-    let step = jacobian.lu().solve(&DVector::from_vec(h))?;
-    let moved: Vec<_> = root.iter().zip(step.iter()).map(|(x, d)| x - d).collect();
-    let far = distance(root, &moved);
-    Some((moved, far))
-}
 
 /// A root is moved by less.
 pub const CORRECTION: f64 = 1e-6;
 
-/// How far Newton's method moves a point, relative to its coordinates: an estimate of the error of a
-/// root. Infinite if it cannot tell.
-pub fn correction(system: &System, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> f64 {
-    step(system, root, parameters).map_or(f64::INFINITY, |(_, far)| far)
+/// Newton's method for the roots of a system.
+#[derive(Debug, Clone)]
+pub struct Newton {
+    graph: Graph,
+    equations: Vec<Id>,
+    /// Of the equations, by unknown after unknown.
+    derivatives: Vec<Id>,
+}
+
+impl Newton {
+    /// For a system.
+    pub fn new(system: &System) -> Self {
+        let mut graph = system.graph.clone();
+        let one = graph.real(1.0);
+        let derivatives = (0..system.equations.len())
+            .flat_map(|j| graph.derivatives(&system.equations, |s| (s as usize == j).then_some(one)))
+            .collect();
+        Self { graph, equations: system.equations.clone(), derivatives }
+    }
+
+    /// A step: to where, and how far relative to the coordinates; `None` if it cannot tell.
+    fn step(&self, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> Option<(Vec<Complex<f64>>, f64)> {
+        let n = root.len();
+        let symbols = [root, parameters].concat();
+        let h = twice::evaluate(&self.graph, &self.equations, &symbols);
+        let jacobian = DMatrix::from_vec(n, n, self.graph.evaluate(&self.derivatives, &symbols));
+        let step = jacobian.lu().solve(&DVector::from_vec(h))?;
+        let moved: Vec<_> = root.iter().zip(step.iter()).map(|(x, d)| x - d).collect();
+        let far = distance(root, &moved);
+        Some((moved, far))
+    }
+
+    /// How far a step moves a point, relative to its coordinates: an estimate of the error of a root.
+    /// Infinite if it cannot tell.
+    pub fn correction(&self, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> f64 {
+        self.step(root, parameters).map_or(f64::INFINITY, |(_, far)| far)
+    }
+
+    /// The root to which a point is close: steps that become ten times smaller each, from less than
+    /// `far` on. `None` if there is none.
+    pub fn sharpen(
+        &self,
+        root: &[Complex<f64>],
+        parameters: &[Complex<f64>],
+        far: f64,
+    ) -> Option<Vec<Complex<f64>>> {
+        let (mut root, mut limit) = (root.to_vec(), far);
+        loop {
+            let (moved, far) = self.step(&root, parameters).filter(|(_, far)| *far < limit)?;
+            root = moved;
+            if far < 1e-12 {
+                return Some(root);
+            }
+            limit = 0.1 * far;
+        }
+    }
+
+    /// Where Newton's method goes from a point.
+    pub fn run(&self, mut root: Vec<Complex<f64>>, parameters: &[Complex<f64>]) -> Option<Vec<Complex<f64>>> {
+        for _ in 0..50 {
+            let (moved, far) = self.step(&root, parameters)?;
+            root = moved;
+            if far < 1e-12 {
+                return Some(root);
+            }
+        }
+        (self.correction(&root, parameters) < CORRECTION).then_some(root)
+    }
 }
 
 /// Newton's method leaves the point where it is.
 pub fn is_root(system: &System, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> bool {
-    correction(system, root, parameters) < CORRECTION
-}
-
-/// Where Newton's method goes from a point.
-pub fn newton(
-    system: &System,
-    mut root: Vec<Complex<f64>>,
-    parameters: &[Complex<f64>],
-) -> Option<Vec<Complex<f64>>> {
-    for _ in 0..50 {
-        let (moved, far) = step(system, &root, parameters)?;
-        root = moved;
-        if far < 1e-12 {
-            return Some(root);
-        }
-    }
-    is_root(system, &root, parameters).then_some(root)
+    Newton::new(system).correction(root, parameters) < CORRECTION
 }

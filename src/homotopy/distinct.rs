@@ -1,14 +1,16 @@
 //! Telling roots apart.
 
-use super::system::{distance, System};
+use super::graph::{Graph, Id};
+use super::system::{distance, orbit, System};
 use nalgebra::Complex;
 
 /// Roots closer than this are the same, relative to their coordinates.
 pub const SAME: f64 = 1e-6;
 
 /// Roots of which no two are the same or images of each other.
-pub struct Distinct<'a> {
-    system: &'a System,
+pub struct Distinct {
+    graph: Graph,
+    symmetries: Vec<Vec<Id>>,
     /// A key of each image and its root, by key.
     keys: std::collections::BTreeMap<(u64, usize), usize>,
     images: Vec<Vec<Complex<f64>>>,
@@ -16,10 +18,11 @@ pub struct Distinct<'a> {
     count: usize,
 }
 
-impl<'a> Distinct<'a> {
+impl Distinct {
     /// None yet.
-    pub fn new(system: &'a System) -> Self {
-        Self { system, keys: Default::default(), images: Vec::new(), count: 0 }
+    pub fn new(system: &System) -> Self {
+        let (graph, symmetries) = system.part_of_symmetries();
+        Self { graph, symmetries, keys: Default::default(), images: Vec::new(), count: 0 }
     }
 
     /// How many there are.
@@ -61,7 +64,7 @@ impl<'a> Distinct<'a> {
         if self.find(point).is_some() {
             return false;
         }
-        for image in self.system.orbit(point) {
+        for image in orbit(&self.graph, &self.symmetries, point) {
             self.keys.insert((Self::ordered(Self::key(&image).0), self.images.len()), self.count);
             self.images.push(image);
         }

@@ -2,10 +2,14 @@
 
 use super::pack::WIDTH;
 use super::program::{Compiled, Path};
+#[cfg(feature = "cuda")]
+use super::roots::Root;
 use super::roots::{Outcome, Roots};
-use super::track::{Assignment, End, Settings, Tracker};
+use super::track::{Assignment, End, Polished, Settings, Tracker};
 use crate::status::TrackStatus;
 use nalgebra::Complex;
+#[cfg(feature = "cuda")]
+use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -44,6 +48,30 @@ pub fn follow<'p>(
     all
 }
 
+/// Polishes what came to the end in single precision.
+#[cfg(feature = "cuda")]
+pub fn polish<'p>(
+    compiled: &Compiled,
+    settings: Settings,
+    roots: &mut Roots,
+    job: impl Fn(usize) -> (&'p Path, &'p [Complex<f64>]) + Sync,
+) {
+    /// Roots that are worth asking another thread.
+    const GROUP: usize = 8 * WIDTH;
+    // No step is so short there that a multiple root must be feared because of it.
+    let end = |(id, root): (usize, Root)| {
+        let point = root.point.to_vec();
+        End { id, status: TrackStatus::Ok, point, steps: 0, t: 1.0, step: f64::INFINITY }
+    };
+    let ends: Vec<End> = roots.iter().enumerate().filter(|(_, root)| root.ok()).map(end).collect();
+    let finish = |ends: &[End]| finish(&mut Tracker::new(compiled, settings), &job, ends.to_vec());
+    let done: Vec<Vec<Ended>> = match ends.len() <= GROUP {
+        true => vec![finish(&ends)],
+        false => ends.par_chunks(GROUP).map(finish).collect(),
+    };
+    done.into_iter().flatten().for_each(|(id, outcome, point)| roots.follow_up(id, outcome, &point));
+}
+
 /// Number of the job, how it ended, where.
 type Ended = (usize, Outcome, Vec<Complex<f64>>);
 
@@ -58,13 +86,14 @@ fn finish<'p>(
         lost.into_iter().map(|e| (e.id, Outcome::failed(e.status, e.steps), e.point)).collect();
     for group in arrived.chunks(WIDTH) {
         let points: Vec<_> = group.iter().map(|e| (job(e.id).0, e.point.as_slice())).collect();
-        for (end, polished) in group.iter().zip(tracker.polish(&points)) {
-            let (residual, condition, steps) = (polished.residual, polished.condition, end.steps);
-            done.push(match tracker.is_regular(job(end.id).0, end, &polished) {
-                true => {
-                    (end.id, Outcome { status: TrackStatus::Ok, residual, condition, steps }, polished.point)
-                }
-                false => (end.id, Outcome::failed(TrackStatus::Singular, steps), end.point.clone()),
+        for (end, mut polished) in group.iter().zip(tracker.polish(&points)) {
+            let is_regular = tracker.is_regular(job(end.id).0, end, &mut polished);
+            let Polished { point, residual, condition, corrections, .. } = polished;
+            let status = if is_regular { TrackStatus::Ok } else { TrackStatus::Singular };
+            let failed = Outcome { corrections, ..Outcome::failed(status, end.steps) };
+            done.push(match is_regular {
+                true => (end.id, Outcome { residual, condition, ..failed }, point),
+                false => (end.id, failed, end.point.clone()),
             });
         }
     }

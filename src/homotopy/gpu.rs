@@ -1,9 +1,9 @@
 //! Tracks on the GPU: `kernels/homotopy.cu`, compiled for one system.
 
+use self::header::{terms, Fitted};
+use self::launch::{pointer, Arrays, Jobs, Track};
 use super::program::Compiled;
 use super::roots::{Outcome, Roots, Solution};
-use super::schedule::{pitch, Schedule};
-use super::solver::Bent;
 use super::start::StartSet;
 use super::system::System;
 use super::track::Settings;
@@ -12,12 +12,9 @@ use crate::gpu::bundle::{Bundle, Program};
 use crate::gpu::context::{Context, Event, Kernel, Shape, Start, Stream};
 use crate::gpu::GpuError;
 use crate::homotopy::lu::gpu::HEADERS;
-use crate::homotopy::lu::MAX_SIZE;
 use crate::status::TrackStatus;
 use nalgebra::Complex;
 use rayon::prelude::*;
-use std::ffi::c_void;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,20 +22,19 @@ type Z = Complex<f64>;
 
 const SOURCE: (&str, &str) = ("homotopy.cu", include_str!("../../kernels/homotopy.cu"));
 /// What it includes of its own.
-const PARTS: [(&str, &str); 3] = [
-    ("approximate.cuh", include_str!("../../kernels/approximate.cuh")),
+const NUMBERS: (&str, &str) = ("approximate.cuh", include_str!("../../kernels/approximate.cuh"));
+/// What it includes where coefficients are computed and roots are told apart on the device.
+const PARTS: [(&str, &str); 2] = [
     ("prepare.cuh", include_str!("../../kernels/prepare.cuh")),
     ("distinct.cuh", include_str!("../../kernels/distinct.cuh")),
 ];
 const WARP: usize = 32;
 /// Threads that compute the coefficients of an instance.
 const PREPARE_LANES: usize = 256;
-/// Threads that tell the roots of an instance apart.
-const MEET_LANES: usize = 256;
+/// Threads that tell the roots of an instance apart: a power of two.
+const MEET_LANES: std::ops::RangeInclusive<usize> = 64..=1024;
 /// Points of so many numbers are copied to the host before it is known whether they are the last.
 const FEW: usize = 1 << 14;
-/// Shared memory of a block, at most.
-const SHARED: usize = 48 << 10;
 
 /// How tracks are spread over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,94 +45,90 @@ pub struct Tiling {
     pub warps: usize,
 }
 
-/// The programs of a system as a header of the kernel, and slots of that for the coefficients.
+/// A warp for each track.
+const WHOLE_WARP: Tiling = Tiling { lanes: WARP, warps: 1 };
+
+/// Numbers that tracks are followed in.
+pub trait Number: Plain {
+    /// They are single.
+    const SINGLE: bool;
+    /// The nearest.
+    fn of(value: Z) -> Self;
+    /// The same in double precision.
+    fn z(self) -> Z;
+}
+
+impl Number for Complex<f64> {
+    const SINGLE: bool = false;
+    fn of(value: Z) -> Self {
+        value
+    }
+    fn z(self) -> Z {
+        self
+    }
+}
+
+impl Number for Complex<f32> {
+    const SINGLE: bool = true;
+    fn of(value: Z) -> Self {
+        Self::new(value.re as f32, value.im as f32)
+    }
+    fn z(self) -> Z {
+        Z::new(self.re.into(), self.im.into())
+    }
+}
+
+/// All of a system as a header of the kernels, and slots of the program for the coefficients.
 pub(super) fn source(compiled: &Compiled, tiling: Tiling) -> Result<(String, usize), GpuError> {
-    let Tiling { lanes, warps } = tiling;
-    let n = compiled.unknowns;
-    let too_large =
-        || GpuError::Absent(format!("a system of {n} unknowns and its programs do not fit a block"));
-    let allowed = (1..=MAX_SIZE).contains(&n) && n <= lanes && lanes <= WARP && lanes.is_power_of_two();
-    let schedule = Some(compiled)
-        .filter(|_| allowed)
-        .and_then(|c| Schedule::of_steps(c, lanes))
-        .ok_or_else(too_large)?;
-    let rounds = [schedule.rounds(0), schedule.rounds(1)];
-    let vectors = 2 * (n + 1) + 6 * n;
-    let bytes =
-        (rounds[0] + rounds[1] + 2) * lanes * 8 + (schedule.slots + vectors) * 16 * warps * (WARP / lanes);
-    if bytes > SHARED {
-        return Err(too_large());
-    }
-    let prepare = Schedule::of_coefficients(compiled, PREPARE_LANES).ok_or_else(too_large)?;
-    let mut text = format!("// {n} unknowns: made for this system by src/homotopy/gpu.rs.\n");
-    let numbers = [
-        ("N", n),
-        ("C", compiled.coefficients),
-        ("TERMS", terms(compiled)),
-        ("LANES", lanes),
-        ("WARPS", warps),
-        ("PITCH", pitch(n)),
-        ("SLOTS", schedule.slots),
-        ("FIRST_CONSTANT", schedule.first_constant),
-        ("CONSTANTS", schedule.constants.len()),
-        ("JACOBIAN_ROUNDS", rounds[0]),
-        ("TANGENT_ROUNDS", rounds[1]),
-        ("PARAMETERS", compiled.parameters),
-        ("PREPARE_LANES", PREPARE_LANES),
-        ("PREPARE_SLOTS", prepare.slots),
-        ("PREPARE_CONSTANTS", prepare.constants.len()),
-        ("PREPARE_ROUNDS", prepare.rounds(0)),
-    ];
-    // Writing to a string does not fail.
-    for (name, value) in numbers {
-        let _ = writeln!(text, "constexpr int {name} = {value};");
-    }
-    for (name, schedule) in [("", &schedule), ("PREPARE_", &prepare)] {
-        let constants = schedule.constants.iter().map(|v| format!("{:?}, {:?}", v.re, v.im));
-        let constants = constants.collect::<Vec<_>>().join(", ");
-        let words = schedule.words.iter().flatten().map(|w| format!("{w:#x}"));
-        // Never empty.
-        let words = words.chain(["0".to_owned()]).collect::<Vec<_>>().join(",\n");
-        let _ = writeln!(text, "__device__ const double {name}NUMBERS[] = {{{constants}}};");
-        let _ = writeln!(text, "__device__ const u64 {name}WORDS[] = {{{words}}};");
-    }
-    Ok((text, prepare.slots))
+    let fitted = Fitted::new(compiled, tiling, std::mem::size_of::<Z>())?;
+    let (preparation, slots) = header::preparation(compiled)?;
+    Ok((fitted.header() + &preparation, slots))
 }
 
-fn sources<'a>(system: &'a str, symmetries: &'a str) -> [(&'a str, &'a str); 8] {
-    let made = [("system.cuh", system), ("symmetries.cuh", symmetries)];
-    let [numbers, prepare, distinct] = PARTS;
-    [SOURCE, made[0], made[1], numbers, prepare, distinct, HEADERS[0], HEADERS[1]]
+fn sources<'a>(system: &'a str, symmetries: &'a str) -> Vec<(&'a str, &'a str)> {
+    [&track_sources(system)[..], &PARTS, &[("symmetries.cuh", symmetries)]].concat()
 }
 
-/// Terms of a coefficient as a polynomial on the path.
-fn terms(compiled: &Compiled) -> usize {
-    compiled.degree.max(1) + 1
+/// What tracks alone need.
+fn track_sources(system: &str) -> [(&str, &str); 5] {
+    [SOURCE, ("system.cuh", system), NUMBERS, HEADERS[0], HEADERS[1]]
 }
 
 /// `Settings` of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct DeviceSettings {
-    tolerance: f64,
-    contraction: f64,
-    min_step: f64,
-    infinity: f64,
-    end_zone: f64,
-    brief: f64,
-    max_steps: u64,
+    tolerance: f32,
+    contraction: f32,
+    min_step: f32,
+    infinity: f32,
+    end_zone: f32,
+    brief: f32,
+    bow: f32,
+    max_steps: u32,
 }
 
-impl From<Settings> for DeviceSettings {
-    fn from(settings: Settings) -> Self {
-        Self {
-            tolerance: settings.tolerance,
-            contraction: settings.contraction,
-            min_step: settings.min_step,
-            infinity: settings.infinity,
-            end_zone: settings.end_zone,
-            brief: settings.brief,
-            max_steps: u64::from(settings.max_steps),
+impl DeviceSettings {
+    fn of<T: Number>(settings: Settings) -> Self {
+        let double = Self {
+            tolerance: settings.tolerance as f32,
+            contraction: settings.contraction as f32,
+            min_step: settings.min_step as f32,
+            infinity: settings.infinity as f32,
+            end_zone: settings.end_zone as f32,
+            brief: settings.brief as f32,
+            bow: settings.bow as f32,
+            max_steps: settings.max_steps,
+        };
+        match T::SINGLE {
+            false => double,
+            // As far as seven digits go.
+            true => Self {
+                min_step: double.min_step.max(1e-6),
+                infinity: double.infinity.min(1e15),
+                end_zone: double.end_zone.max(1e-7),
+                ..double
+            },
         }
     }
 }
@@ -158,13 +150,13 @@ impl From<&DeviceEnd> for Outcome {
     fn from(end: &DeviceEnd) -> Self {
         let status = TrackStatus::ALL.get(end.status as usize).copied().unwrap_or(TrackStatus::Budget);
         let DeviceEnd { residual, condition, steps, .. } = *end;
-        Self { status, residual, condition, steps }
+        Self { residual, condition, ..Self::failed(status, steps) }
     }
 }
 
 /// `Queue` of the kernel.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Queue {
     begin: u64,
     next: [u32; LEVELS],
@@ -177,14 +169,6 @@ unsafe impl Plain for Queue {}
 /// Rounds of a call.
 const LEVELS: usize = 2;
 
-/// `Mode` of the kernel.
-#[derive(Clone, Copy)]
-enum Mode {
-    First,
-    Again,
-    Onward,
-}
-
 /// Memory for so many instances.
 struct Room {
     instances: usize,
@@ -192,18 +176,16 @@ struct Room {
     blocks: usize,
     slots: DeviceBuffer<Z>,
     targets: DeviceBuffer<Z>,
-    middles: DeviceBuffer<Z>,
     series: DeviceBuffer<Z>,
     ends: DeviceBuffer<Z>,
     points: DeviceBuffer<Z>,
     results: DeviceBuffer<DeviceEnd>,
     keys: DeviceBuffer<[f64; 2]>,
+    marks: DeviceBuffer<u32>,
     list: DeviceBuffer<u32>,
     host_targets: PinnedBuffer<Z>,
-    host_middles: PinnedBuffer<Z>,
     host_points: PinnedBuffer<Z>,
     host_results: PinnedBuffer<DeviceEnd>,
-    host_list: PinnedBuffer<u32>,
 }
 
 /// What room for an instance depends on.
@@ -229,18 +211,16 @@ impl Room {
             blocks,
             slots: DeviceBuffer::new(context, blocks * sizes.slots * sizes.terms)?,
             targets: DeviceBuffer::new(context, targets)?,
-            middles: DeviceBuffer::new(context, targets)?,
             series: DeviceBuffer::new(context, ends * sizes.terms)?,
             ends: DeviceBuffer::new(context, ends)?,
             points: DeviceBuffer::new(context, tracks * sizes.unknowns)?,
             results: DeviceBuffer::new(context, tracks)?,
             keys: DeviceBuffer::new(context, tracks * sizes.images)?,
+            marks: DeviceBuffer::new(context, tracks)?,
             list: DeviceBuffer::new(context, tracks)?,
             host_targets: PinnedBuffer::new(context, targets)?,
-            host_middles: PinnedBuffer::new(context, targets)?,
             host_points: PinnedBuffer::new(context, tracks * sizes.unknowns)?,
             host_results: PinnedBuffer::new(context, tracks)?,
-            host_list: PinnedBuffer::new(context, tracks)?,
         })
     }
 
@@ -269,16 +249,13 @@ pub struct GpuTracker {
     // Keeps the kernels loaded.
     bundle: Bundle,
     prepare: Kernel,
-    track: Kernel,
+    track: Track,
     meet: Kernel,
     context: Arc<Context>,
     stream: Stream,
     events: [Event; 2],
-    tiling: Tiling,
-    /// Tracks get ready while coefficients are computed, if they can.
-    way: Start,
-    /// Blocks that the device holds at once.
-    blocks: usize,
+    /// Threads that tell roots apart.
+    meet_lanes: usize,
     sizes: Sizes,
     starts: DeviceBuffer<Z>,
     /// Parameters of the start.
@@ -298,15 +275,15 @@ impl GpuTracker {
         start: &StartSet,
         cache: Option<&std::path::Path>,
     ) -> Result<Self, GpuError> {
-        let tiling = Tiling { lanes: WARP, warps: 1 };
-        let (programs, slots) = source(compiled, tiling)?;
-        let (symmetries, images) = symmetries::header(system);
+        let (programs, slots) = source(compiled, WHOLE_WARP)?;
+        let meet_lanes = start.roots.len().next_power_of_two();
+        let meet_lanes = meet_lanes.clamp(*MEET_LANES.start(), *MEET_LANES.end());
+        let (symmetries, images) = symmetries::header(system, meet_lanes);
         let program = Program { sources: &sources(&programs, &symmetries), options: &[] };
         let bundle = Bundle::of(&program, context, cache)?;
-        let [prepare, track, meet] =
-            [bundle.kernel("prepare")?, bundle.kernel("track")?, bundle.kernel("meet")?];
+        let [prepare, meet] = [bundle.kernel("prepare")?, bundle.kernel("meet")?];
+        let track = Track::new(context, &bundle, WHOLE_WARP, 0, start.roots.len())?;
         let stream = Stream::new(context)?;
-        let resident = context.resident_blocks(track, (tiling.warps * WARP) as u32)?;
         let flat: Vec<Z> = start.roots.iter().flatten().copied().collect();
         let sizes = Sizes {
             unknowns: compiled.unknowns,
@@ -324,9 +301,7 @@ impl GpuTracker {
             meet,
             context: Arc::clone(context),
             events: [Event::timed(context)?, Event::timed(context)?],
-            tiling,
-            way: if context.starts_early(track)? { Start::Early } else { Start::After },
-            blocks: (resident.max(1) * context.processors()) as usize,
+            meet_lanes,
             sizes,
             starts: DeviceBuffer::holding(&flat, &stream)?,
             start: DeviceBuffer::holding(&start.parameters, &stream)?,
@@ -348,6 +323,11 @@ impl GpuTracker {
         self.kernel_ms
     }
 
+    /// A new call begins.
+    pub(super) fn begin(&mut self) {
+        self.kernel_ms = 0.0;
+    }
+
     fn make_room(&mut self, instances: usize) -> Result<(), GpuError> {
         let tracks = instances.saturating_mul(self.sizes.roots);
         if u32::try_from(tracks).is_err() {
@@ -360,17 +340,18 @@ impl GpuTracker {
     }
 
     /// Follows every root to every one of `targets`, which have as many parameters as the system, and
-    /// polishes it. Tracks that meet and tracks that find nothing are followed again as carefully as
-    /// `again` says; what still meets has the status duplicate, but for the first of it. What is not done
-    /// when the time is over has the status budget.
-    pub(super) fn straight(
+    /// polishes it. Conjugates of roots of `real` equations take the places of tracks that found nothing.
+    /// Tracks that meet and tracks that end in a multiple root are followed again as carefully as `again`
+    /// says; what still meets has the status duplicate, but for the first of it. What is not done when the
+    /// time is over has the status budget.
+    pub(super) fn follow(
         &mut self,
         first: Settings,
-        again: Settings,
+        again: Option<Settings>,
         targets: &[&[Z]],
+        real: bool,
         budget: Option<Duration>,
     ) -> Result<Vec<Solution>, GpuError> {
-        self.kernel_ms = 0.0;
         let Sizes { unknowns: n, parameters, roots, .. } = self.sizes;
         let jobs = targets.len() * roots;
         if jobs == 0 {
@@ -380,10 +361,9 @@ impl GpuTracker {
         copy(&mut self.room.host_targets, targets.iter().copied().flatten());
         self.room.targets.upload(&self.room.host_targets, targets.len() * parameters, &self.stream)?;
         self.events[0].record(&self.stream)?;
-        let (start, ends) = (self.start.address(), self.room.targets.address());
-        self.launch_prepare((start, 0), ends, targets.len(), true)?;
-        self.launch_track(first, (jobs, 0), 0, Mode::First, budget)?;
-        self.launch_meet(targets.len(), 1, false)?;
+        self.launch_prepare(targets.len())?;
+        self.launch_track(first, Jobs { count: jobs, list: 0 }, budget)?;
+        self.launch_meet(targets.len(), real, again.is_none())?;
         self.events[1].record(&self.stream)?;
         self.queue.download(&mut self.host_queue, 1, &self.stream)?;
         let few = jobs * n <= FEW;
@@ -392,18 +372,18 @@ impl GpuTracker {
         }
         self.stream.wait()?;
         self.note_time()?;
-        let doubtful = self.host_queue.items()[0].count[1] > 0;
-        if doubtful {
+        let again = again.filter(|_| self.host_queue.items()[0].count[1] > 0);
+        if let Some(again) = again {
             self.events[0].record(&self.stream)?;
-            self.launch_track(again, (0, self.room.list.address()), 1, Mode::Again, budget)?;
-            self.launch_meet(targets.len(), 1, true)?;
+            self.launch_track(again, Jobs { count: 0, list: self.room.list.address() }, budget)?;
+            self.launch_meet(targets.len(), real, true)?;
             self.events[1].record(&self.stream)?;
         }
-        if doubtful || !few {
+        if again.is_some() || !few {
             self.room.download(jobs, n, &self.stream)?;
             self.stream.wait()?;
         }
-        if doubtful {
+        if again.is_some() {
             self.note_time()?;
         }
         let (points, ends) = self.room.downloaded(jobs, n);
@@ -415,155 +395,90 @@ impl GpuTracker {
         })
     }
 
-    /// Follows tracks by the middle of a way to its end, each given by its way and its root; in the order
-    /// of `jobs`.
-    pub(super) fn around(
-        &mut self,
-        settings: Settings,
-        ways: &[Bent],
-        jobs: &[(usize, usize)],
-        budget: Option<Duration>,
-    ) -> Result<Roots, GpuError> {
-        let Sizes { unknowns: n, parameters, roots, .. } = self.sizes;
-        if jobs.is_empty() {
-            return Ok(Roots::new(n, vec![], vec![]));
-        }
-        self.make_room(ways.len())?;
-        let room = &mut self.room;
-        copy(&mut room.host_middles, ways.iter().flat_map(|way| &way.middle));
-        copy(&mut room.host_targets, ways.iter().flat_map(|way| way.target));
-        for (to, (way, root)) in room.host_list.items_mut().iter_mut().zip(jobs) {
-            *to = (way * roots + root) as u32;
-        }
-        room.middles.upload(&room.host_middles, ways.len() * parameters, &self.stream)?;
-        room.targets.upload(&room.host_targets, ways.len() * parameters, &self.stream)?;
-        room.list.upload(&room.host_list, jobs.len(), &self.stream)?;
-        let (start, list) = (self.start.address(), self.room.list.address());
-        let [middles, targets] = [self.room.middles.address(), self.room.targets.address()];
-        self.events[0].record(&self.stream)?;
-        self.launch_prepare((start, 0), middles, ways.len(), true)?;
-        self.launch_track(settings, (jobs.len(), list), 0, Mode::First, budget)?;
-        self.launch_prepare((middles, parameters), targets, ways.len(), false)?;
-        self.launch_track(settings, (jobs.len(), list), 1, Mode::Onward, budget)?;
-        self.events[1].record(&self.stream)?;
-        self.room.download(jobs.len(), n, &self.stream)?;
-        self.stream.wait()?;
-        self.note_time()?;
-        let (points, ends) = self.room.downloaded(jobs.len(), n);
-        Ok(owned(n, points, ends))
-    }
-
     /// Adds the time between the events.
     fn note_time(&mut self) -> Result<(), GpuError> {
         self.kernel_ms += self.events[1].us_since(&self.events[0])? * 1e-3;
         Ok(())
     }
 
-    /// Queues coefficients of paths: `from` is where their parameters begin, and how many numbers it is
-    /// from one instance to the next.
-    fn launch_prepare(
-        &self,
-        from: (u64, usize),
-        targets: u64,
-        instances: usize,
-        fresh: bool,
-    ) -> Result<(), GpuError> {
-        let Room { blocks, slots, series, ends, .. } = &self.room;
-        let (apart, count, fresh) = (from.1 as u32, instances as u32, u32::from(fresh));
-        let [slots, series, ends, queue] =
-            [slots.address(), series.address(), ends.address(), self.queue.address()];
+    /// Queues coefficients of the paths to the targets.
+    fn launch_prepare(&self, instances: usize) -> Result<(), GpuError> {
+        let Room { blocks, targets, slots, series, ends, .. } = &self.room;
+        let count = instances as u32;
+        let [start, targets, slots, series, ends, queue] = [
+            self.start.address(),
+            targets.address(),
+            slots.address(),
+            series.address(),
+            ends.address(),
+            self.queue.address(),
+        ];
         let grid = instances.min(*blocks) as u32;
-        let shape = Shape { grid, block: PREPARE_LANES as u32, start: Start::After };
+        let shape = Shape { grid, block: PREPARE_LANES as u32, shared: 0, start: Start::After };
         let mut arguments = [
-            pointer(&from.0),
-            pointer(&apart),
+            pointer(&start),
             pointer(&targets),
             pointer(&count),
             pointer(&slots),
             pointer(&series),
             pointer(&ends),
             pointer(&queue),
-            pointer(&fresh),
         ];
         // SAFETY: the arguments of `prepare`; the arrays are as long as `Room` makes them for no fewer
         // instances.
         unsafe { self.stream.launch(self.prepare, shape, &mut arguments) }
     }
 
-    /// Queues tracks: how many jobs, zero if the queue tells, and where their list is, zero if they are
-    /// all tracks.
-    fn launch_track(
-        &self,
-        settings: Settings,
-        (jobs, list): (usize, u64),
-        level: usize,
-        mode: Mode,
-        budget: Option<Duration>,
-    ) -> Result<(), GpuError> {
+    /// Queues tracks.
+    fn launch_track(&self, settings: Settings, jobs: Jobs, budget: Option<Duration>) -> Result<(), GpuError> {
         let Room { series, ends, points, results, .. } = &self.room;
-        let settings = DeviceSettings::from(settings);
-        // Zero is no limit.
-        let budget = budget.map_or(0, |time| time.as_nanos().clamp(1, u128::from(u64::MAX)) as u64);
-        let tiles = self.tiling.warps * WARP / self.tiling.lanes;
-        let most = if jobs == 0 { self.blocks } else { jobs.div_ceil(tiles).min(self.blocks) };
-        // What is followed again was listed by the kernel just before.
-        let start = if let Mode::Again = mode { Start::After } else { self.way };
-        let shape = Shape { grid: most as u32, block: (self.tiling.warps * WARP) as u32, start };
-        let (jobs, roots, level, mode) = (jobs as u32, self.sizes.roots as u32, level as u32, mode as u32);
-        let [series, ends, starts, queue] =
-            [series.address(), ends.address(), self.starts.address(), self.queue.address()];
-        let [points, results] = [points.address(), results.address()];
-        let mut arguments = [
-            pointer(&series),
-            pointer(&ends),
-            pointer(&starts),
-            pointer(&roots),
-            pointer(&jobs),
-            pointer(&list),
-            pointer(&settings),
-            pointer(&budget),
-            pointer(&queue),
-            pointer(&level),
-            pointer(&mode),
-            pointer(&points),
-            pointer(&results),
-        ];
-        // SAFETY: the arguments of `track`; the arrays are as long as `Room` makes them for all tracks, and
-        // lists name only those.
-        unsafe { self.stream.launch(self.track, shape, &mut arguments) }
+        let arrays = Arrays {
+            series: series.address(),
+            ends: ends.address(),
+            starts: self.starts.address(),
+            points: points.address(),
+            results: results.address(),
+            queue: self.queue.address(),
+        };
+        // SAFETY: the arrays are as long as `Room` makes them for all tracks, and lists name only those.
+        unsafe { self.track.launch(&self.stream, DeviceSettings::of::<Z>(settings), jobs, arrays, budget) }
     }
 
-    /// Queues the search for roots that are the same; what is followed again at `level` is listed, or, the
+    /// Queues the search for roots that are the same; what is to be followed again is listed, or, the
     /// `last` time, statuses are set.
-    fn launch_meet(&self, instances: usize, level: usize, last: bool) -> Result<(), GpuError> {
-        let Room { points, results, keys, list, .. } = &self.room;
-        let (roots, count, level) = (self.sizes.roots as u32, instances as u32, level as u32);
-        let last = u32::from(last);
-        let [points, results, keys] = [points.address(), results.address(), keys.address()];
+    fn launch_meet(&self, instances: usize, real: bool, last: bool) -> Result<(), GpuError> {
+        let Room { points, results, keys, marks, list, .. } = &self.room;
+        let (roots, count, level) = (self.sizes.roots as u32, instances as u32, 1u32);
+        let (real, last) = (u32::from(real), u32::from(last));
+        let [points, results, keys, marks] =
+            [points.address(), results.address(), keys.address(), marks.address()];
         let [queue, list] = [self.queue.address(), list.address()];
         let mut arguments = [
             pointer(&points),
             pointer(&results),
             pointer(&roots),
             pointer(&count),
+            pointer(&real),
             pointer(&level),
             pointer(&last),
             pointer(&keys),
+            pointer(&marks),
             pointer(&queue),
             pointer(&list),
         ];
-        let shape = Shape { grid: count, block: MEET_LANES as u32, start: Start::After };
+        let shape = Shape { grid: count, block: self.meet_lanes as u32, shared: 0, start: Start::After };
         // SAFETY: the arguments of `meet`; the arrays are as long as `Room` makes them.
         unsafe { self.stream.launch(self.meet, shape, &mut arguments) }
     }
 }
 
-/// An argument of a kernel, which is only read.
-fn pointer<T>(value: &T) -> *mut c_void {
-    std::ptr::from_ref(value).cast_mut().cast()
-}
-
+pub mod any;
+mod follower;
+mod header;
+mod launch;
 mod symmetries;
+
+pub use follower::Follower;
 
 #[cfg(test)]
 mod host;

@@ -252,6 +252,25 @@ impl Graph {
         copies
     }
 
+    /// A graph of the nodes that `outputs` need, and those there.
+    pub fn part(&self, outputs: &[Id]) -> (Self, Vec<Id>) {
+        let mut part = Self::default();
+        let mut copies = vec![Id(0); self.nodes.len()];
+        let needed = self.needed(outputs);
+        for (i, node) in self.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
+            let at = |id: Id| copies[id.index()];
+            copies[i] = part.insert(match *node {
+                Node::Constant(..) | Node::Symbol(_) => *node,
+                Node::Add(a, b) => Node::Add(at(a), at(b)),
+                Node::Sub(a, b) => Node::Sub(at(a), at(b)),
+                Node::Mul(a, b) => Node::Mul(at(a), at(b)),
+                Node::Div(a, b) => Node::Div(at(a), at(b)),
+                Node::Sqrt(a) => Node::Sqrt(at(a)),
+            });
+        }
+        (part, outputs.iter().map(|id| copies[id.index()]).collect())
+    }
+
     /// The nodes that `outputs` need, themselves included: true for each that is needed.
     pub fn needed(&self, outputs: &[Id]) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];

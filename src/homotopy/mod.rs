@@ -33,13 +33,14 @@ mod start;
 mod system;
 mod track;
 pub mod tune;
+mod twice;
 mod work;
 
 pub use distinct::Distinct;
 pub use operations::Operations;
 pub use program::{Compiled, Instruction, Path, Program};
 pub use roots::{Outcome, Root, Roots, Solution};
-pub use solver::{Backend, Solver};
+pub use solver::{Arithmetic, Backend, Solver};
 pub use start::{StartError, StartSet};
 pub use system::{distance, System, SystemError};
 pub use track::{Assignment, End, Polished, Settings, Tracker};

@@ -6,7 +6,7 @@
 //! `(x, s)` form a curve; when the curve is cut by `(l x - 1) (s - c) = g`, the sum of the points
 //! is linear in `g` if and only if none is missing.
 
-use super::check::newton;
+use super::check::Newton;
 use super::distinct::Distinct;
 use super::follow::follow;
 use super::graph::{Graph, Id};
@@ -154,7 +154,7 @@ fn seed(
 ) -> Result<Vec<Complex<f64>>, StartError> {
     for _ in 0..SEEDS {
         let (root, parameters) = match &options.known {
-            Some((near, parameters)) => match newton(system, near.clone(), parameters) {
+            Some((near, parameters)) => match Newton::new(system).run(near.clone(), parameters) {
                 Some(root) => (root, parameters.clone()),
                 None => break,
             },

@@ -15,6 +15,9 @@ pub struct Operations {
     /// A step: prediction, evaluation, factorisation, three solutions with it, and the sizes of both
     /// corrections.
     pub step: usize,
+    /// A Newton correction where a root is polished: evaluation at the end, factorisation, one solution for
+    /// the correction and two for the condition.
+    pub correction: usize,
 }
 
 impl Compiled {
@@ -40,7 +43,10 @@ impl Compiled {
         let sizes = 2 * n * (2 * SIZE + 1);
         let corrections = 3 * n * SUM;
         let step = prediction + evaluation + factorisation + 3 * solution + corrections + sizes;
-        Operations { evaluation, factorisation, step }
+        // Sizes of the terms of the equations too.
+        let scales = self.entries.len() * (2 * SIZE + SUM);
+        let correction = self.jacobian.flops() + scales + factorisation + 3 * solution + sizes;
+        Operations { evaluation, factorisation, step, correction }
     }
 }
 
@@ -58,6 +64,7 @@ mod tests {
         assert_eq!(operations.evaluation, 8 + (8 + 16) + 2 * 16);
         assert_eq!(operations.factorisation, 3 + 9);
         assert_eq!(operations.step, 6 + 2 * 18 + 64 + 12 + 3 * 6 + 6 + 14);
+        assert_eq!(operations.correction, 8 + 8 + 12 + 3 * 6 + 14);
     }
 
     #[test]

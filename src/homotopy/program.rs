@@ -53,6 +53,19 @@ pub enum Instruction {
     },
 }
 
+impl Instruction {
+    /// The same with other slots.
+    #[cfg(feature = "cuda")]
+    pub(super) fn moved(self, slot: impl Fn(u32) -> u32) -> Self {
+        match self {
+            Self::Add { to, a, b } => Self::Add { to: slot(to), a: slot(a), b: slot(b) },
+            Self::Sub { to, a, b } => Self::Sub { to: slot(to), a: slot(a), b: slot(b) },
+            Self::Mul { to, a, b } => Self::Mul { to: slot(to), a: slot(a), b: slot(b) },
+            Self::Scale { to, a, by } => Self::Scale { to: slot(to), a: slot(a), by },
+        }
+    }
+}
+
 /// A list of operations on slots: first the inputs, then constants, then results.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -176,30 +189,41 @@ impl Program {
             slots.extend(std::iter::repeat_n(zero, terms - 1));
         }
         slots.resize(self.slots * terms, zero);
+        // Terms of each up to the last that is not zero: most have few.
+        let length = |x: &[Complex<f64>]| x.iter().rposition(|v| *v != zero).map_or(0, |k| k + 1);
+        let mut lengths: Vec<usize> = slots.chunks(terms).map(length).collect();
         let mut result = vec![zero; terms];
         for instruction in &self.code {
             let at = |slot: u32, k: usize| slots[slot as usize * terms + k];
-            let to = match *instruction {
+            let length = |slot: u32| lengths[slot as usize];
+            let (to, filled) = match *instruction {
                 Instruction::Add { to, a, b } => {
-                    (0..terms).for_each(|k| result[k] = at(a, k) + at(b, k));
-                    to
+                    let filled = length(a).max(length(b));
+                    (0..filled).for_each(|k| result[k] = at(a, k) + at(b, k));
+                    (to, filled)
                 }
                 Instruction::Sub { to, a, b } => {
-                    (0..terms).for_each(|k| result[k] = at(a, k) - at(b, k));
-                    to
+                    let filled = length(a).max(length(b));
+                    (0..filled).for_each(|k| result[k] = at(a, k) - at(b, k));
+                    (to, filled)
                 }
                 Instruction::Mul { to, a, b } => {
-                    for (k, sum) in result.iter_mut().enumerate() {
-                        *sum = (0..=k).map(|j| at(a, j) * at(b, k - j)).sum();
+                    let (m, n) = (length(a), length(b));
+                    let filled = if m > 0 && n > 0 { (m + n - 1).min(terms) } else { 0 };
+                    for (k, sum) in result[..filled].iter_mut().enumerate() {
+                        let first = (k + 1).saturating_sub(n);
+                        *sum = (first..m.min(k + 1)).map(|j| at(a, j) * at(b, k - j)).sum();
                     }
-                    to
+                    (to, filled)
                 }
                 Instruction::Scale { to, a, by } => {
-                    (0..terms).for_each(|k| result[k] = at(a, k) * by);
-                    to
+                    (0..length(a)).for_each(|k| result[k] = at(a, k) * by);
+                    (to, length(a))
                 }
             };
+            result[filled..].fill(zero);
             slots[to as usize * terms..][..terms].copy_from_slice(&result);
+            lengths[to as usize] = filled;
         }
         let output = |slot: &u32| slots[*slot as usize * terms..][..terms].to_vec();
         self.outputs.iter().flat_map(output).collect()

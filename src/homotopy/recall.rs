@@ -1,12 +1,12 @@
 //! How many of the roots that are there are found.
 
-use super::check::{correction, newton, CORRECTION};
+use super::check::CORRECTION;
 use super::distinct::Distinct;
 use super::operations::Operations;
 use super::precision::Precision;
 use super::problems::{Error, Problem};
 use super::roots::Solution;
-use super::solver::{Backend, Solver};
+use super::solver::{Arithmetic, Backend, Solver};
 use super::system::System;
 use super::track::Settings;
 use crate::status::TrackStatus;
@@ -43,8 +43,15 @@ pub struct Recall {
     pub steps: f64,
     /// Steps of the longest track of an instance, the mean over instances.
     pub longest: f64,
+    /// Where and how tracks were followed.
+    pub place: String,
+    /// Tracks that were doubtful in single precision and were followed again in double precision.
+    pub again: usize,
     /// What a step costs.
     pub operations: Operations,
+    /// Operations in double precision of a track, the mean: steps, and corrections of the CPU where roots
+    /// are polished.
+    pub double: f64,
     /// How exact the roots are.
     pub precision: Precision,
     /// Time per instance when each is solved by itself, median, ms.
@@ -77,14 +84,15 @@ pub fn recall(
     problem: &Problem,
     instances: usize,
     seed: u64,
-    backend: Backend,
+    (backend, arithmetic): (Backend, Arithmetic),
     batch: usize,
 ) -> Result<Recall, Error> {
     let (system, start) = problem.prepared(seed)?;
-    let solver = Solver::new(system, start, Settings::default()).on(backend)?;
-    let system = solver.system();
     let fixed = problem.instance(seed).is_none();
     let instances = if fixed { 1 } else { instances };
+    let all = instances.saturating_add(batch);
+    let solver = Solver::new(system, start, Settings::default()).on(backend, arithmetic, all)?;
+    let system = solver.system();
     let mut recall = Recall {
         problem: problem.name.clone(),
         instances,
@@ -99,7 +107,10 @@ pub fn recall(
         counts: BTreeMap::new(),
         steps: 0.0,
         longest: 0.0,
+        place: solver.place(),
+        again: 0,
         operations: solver.compiled().operations(),
+        double: 0.0,
         precision: Precision::default(),
         ms: 0.0,
         kernel_ms: None,
@@ -130,7 +141,7 @@ pub fn recall(
         }
         let distinct = solution.distinct(system);
         for root in solution.found() {
-            let error = correction(system, root.point, &target);
+            let error = solver.newton().correction(root.point, &target);
             recall.wrong += usize::from(error.is_nan() || error >= CORRECTION);
             recall.precision.residuals.add(root.residual);
             recall.precision.errors.add(error);
@@ -141,10 +152,16 @@ pub fn recall(
             *recall.counts.entry(status.name()).or_default() += solution.count(*status);
         }
         recall.steps += solution.steps();
+        for outcome in solution.roots.outcomes() {
+            recall.again += usize::from(outcome.is_followed_again());
+            let (steps, corrections) = (outcome.steps.saturating_sub(outcome.single), outcome.corrections);
+            let Operations { step, correction, .. } = recall.operations;
+            recall.double += f64::from(steps) * step as f64 + f64::from(corrections) * correction as f64;
+        }
         recall.longest += f64::from(solution.longest());
         let Some(instance) = instance else { continue };
         recall.truths += 1;
-        let truth = newton(system, instance.near.clone(), &target);
+        let truth = solver.newton().run(instance.near.clone(), &target);
         recall.true_found += usize::from(truth.is_some_and(|t| distinct.find(&t).is_some()));
         recall.poses += 1;
         let all = solution.found().flat_map(|r| problem.geometry(system, r.point, &instance.measured));
@@ -167,7 +184,9 @@ pub fn recall(
             recall.batch = recall.batch.filter(|best| best.ms < ms).or(Some(new));
         }
     }
-    recall.steps /= (instances * solver.start().roots.len()).max(1) as f64;
+    let tracks = (instances * solver.start().roots.len()).max(1) as f64;
+    recall.steps /= tracks;
+    recall.double /= tracks;
     recall.longest /= instances.max(1) as f64;
     Ok(recall)
 }

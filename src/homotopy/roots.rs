@@ -16,12 +16,33 @@ pub struct Outcome {
     pub condition: f64,
     /// Steps, all attempts together.
     pub steps: u32,
+    /// Of these, how many were in single precision; in double precision there are others if what came of
+    /// them was doubtful.
+    pub single: u32,
+    /// Newton corrections where the CPU polished it; the GPU does not count its own.
+    pub corrections: u32,
 }
 
 impl Outcome {
     /// No root was found.
     pub fn failed(status: TrackStatus, steps: u32) -> Self {
-        Self { status, residual: f64::INFINITY, condition: f64::INFINITY, steps }
+        let unknown = f64::INFINITY;
+        Self { status, residual: unknown, condition: unknown, steps, single: 0, corrections: 0 }
+    }
+
+    /// It was followed in single precision and then again in double precision.
+    pub fn is_followed_again(&self) -> bool {
+        self.single > 0 && self.steps > self.single
+    }
+
+    /// The same after what `before` says.
+    fn after(self, before: &Self) -> Self {
+        Self {
+            steps: before.steps.saturating_add(self.steps),
+            single: before.single.saturating_add(self.single),
+            corrections: before.corrections.saturating_add(self.corrections),
+            ..self
+        }
     }
 }
 
@@ -38,6 +59,10 @@ pub struct Root<'a> {
     pub condition: f64,
     /// See [`Outcome`].
     pub steps: u32,
+    /// See [`Outcome`].
+    pub single: u32,
+    /// See [`Outcome`].
+    pub corrections: u32,
 }
 
 impl Root<'_> {
@@ -83,9 +108,9 @@ impl Roots {
     /// # Panics
     /// If there are not so many.
     pub fn at(&self, k: usize) -> Root<'_> {
-        let Outcome { status, residual, condition, steps } = self.outcomes[k];
+        let Outcome { status, residual, condition, steps, single, corrections } = self.outcomes[k];
         let point = &self.points[k * self.unknowns..][..self.unknowns];
-        Root { status, point, residual, condition, steps }
+        Root { status, point, residual, condition, steps, single, corrections }
     }
 
     /// All of them, in order.
@@ -100,12 +125,9 @@ impl Roots {
 
     /// Replaces number `k`; the steps of both count.
     pub(super) fn replace(&mut self, k: usize, by: Root) {
-        let steps = self.outcomes[k].steps.saturating_add(by.steps);
-        self.put(
-            k,
-            Outcome { status: by.status, residual: by.residual, condition: by.condition, steps },
-            by.point,
-        );
+        let Root { status, residual, condition, steps, single, corrections, .. } = by;
+        let outcome = Outcome { status, residual, condition, steps, single, corrections };
+        self.follow_up(k, outcome, by.point);
     }
 
     /// Replaces number `k` unless that found a root which `by` did not and which is no multiple one; the
@@ -114,18 +136,38 @@ impl Roots {
         if matches!(by.status, TrackStatus::Ok | TrackStatus::Singular) || !self.at(k).ok() {
             self.replace(k, by);
         } else {
-            let steps = &mut self.outcomes[k].steps;
-            *steps = steps.saturating_add(by.steps);
+            let Root { single, corrections, .. } = by;
+            let lost = Outcome { single, corrections, ..Outcome::failed(by.status, by.steps) };
+            let Outcome { steps, single, corrections, .. } = lost.after(&self.outcomes[k]);
+            self.outcomes[k] = Outcome { steps, single, corrections, ..self.outcomes[k] };
         }
+    }
+
+    /// What came of number `k` after what came of it before.
+    pub(super) fn follow_up(&mut self, k: usize, outcome: Outcome, point: &[Complex<f64>]) {
+        self.put(k, outcome.after(&self.outcomes[k]), point);
     }
 
     pub(super) fn put(&mut self, k: usize, outcome: Outcome, point: &[Complex<f64>]) {
         self.outcomes[k] = outcome;
+        self.place(k, point);
+    }
+
+    /// Number `k` is moved.
+    pub(super) fn place(&mut self, k: usize, point: &[Complex<f64>]) {
         self.points[k * self.unknowns..][..self.unknowns].copy_from_slice(point);
     }
 
-    pub(super) fn set_status(&mut self, k: usize, status: TrackStatus) {
-        self.outcomes[k].status = status;
+    /// All of it was in single precision.
+    #[cfg(feature = "cuda")]
+    pub(super) fn set_single(&mut self) {
+        self.outcomes.iter_mut().for_each(|outcome| outcome.single = outcome.steps);
+    }
+
+    /// Number `k` is no root after all.
+    pub(super) fn lose(&mut self, k: usize, status: TrackStatus) {
+        let Outcome { steps, single, corrections, .. } = self.outcomes[k];
+        self.outcomes[k] = Outcome { single, corrections, ..Outcome::failed(status, steps) };
     }
 
     /// So many tracks after each other, as the roots of an instance.
@@ -159,7 +201,7 @@ impl Solution {
     }
 
     /// Those of them that are neither the same nor images of each other.
-    pub fn distinct<'s>(&self, system: &'s System) -> Distinct<'s> {
+    pub fn distinct(&self, system: &System) -> Distinct {
         let mut distinct = Distinct::new(system);
         self.found().for_each(|root| {
             distinct.insert(root.point);

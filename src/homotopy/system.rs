@@ -346,6 +346,13 @@ impl System {
         (self.unknowns.len(), self.parameters.len())
     }
 
+    /// The equations have no complex constants.
+    pub fn is_real(&self) -> bool {
+        let needed = self.graph.needed(&self.equations);
+        let nodes = self.graph.nodes().iter().zip(needed).filter(|(_, needed)| *needed);
+        nodes.filter_map(|(node, _)| node.value()).all(|value| value.im == 0.0)
+    }
+
     /// A number that changes with the equations: what a start system belongs to.
     pub fn fingerprint(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
@@ -361,21 +368,32 @@ impl System {
 
     /// The images of a root under all symmetries and what they generate, the root first.
     pub fn orbit(&self, root: &[Complex<f64>]) -> Vec<Vec<Complex<f64>>> {
-        let mut orbit = vec![root.to_vec()];
-        let mut next = 0;
-        while next < orbit.len() && orbit.len() < MOST_IMAGES {
-            for images in &self.symmetries {
-                let image = self.graph.evaluate(images, &orbit[next]);
-                let new = image.iter().all(|v| v.re.is_finite() && v.im.is_finite())
-                    && orbit.iter().all(|known| distance(known, &image) > 1e-7);
-                if new {
-                    orbit.push(image);
-                }
-            }
-            next += 1;
-        }
-        orbit
+        orbit(&self.graph, &self.symmetries, root)
     }
+
+    /// The symmetries by themselves: their graph, and the nodes of each.
+    pub fn part_of_symmetries(&self) -> (Graph, Vec<Vec<Id>>) {
+        let (graph, ids) = self.graph.part(&self.symmetries.concat());
+        (graph, ids.chunks(self.unknowns.len().max(1)).map(<[Id]>::to_vec).collect())
+    }
+}
+
+/// As [`System::orbit`], for symmetries of a graph.
+pub fn orbit(graph: &Graph, symmetries: &[Vec<Id>], root: &[Complex<f64>]) -> Vec<Vec<Complex<f64>>> {
+    let mut orbit = vec![root.to_vec()];
+    let mut next = 0;
+    while next < orbit.len() && orbit.len() < MOST_IMAGES {
+        for images in symmetries {
+            let image = graph.evaluate(images, &orbit[next]);
+            let new = image.iter().all(|v| v.re.is_finite() && v.im.is_finite())
+                && orbit.iter().all(|known| distance(known, &image) > 1e-7);
+            if new {
+                orbit.push(image);
+            }
+        }
+        next += 1;
+    }
+    orbit
 }
 
 /// Coordinates smaller than this count as so large when something is relative to them.

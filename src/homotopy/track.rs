@@ -1,4 +1,5 @@
-//! Follows roots along a path of parameters, from `t = 0` to `t = 1`.
+//! Follows roots along a path of parameters, from `t = 0` to `t = 1`, straight or in a bow through
+//! complex `t`: another bow may come to another root.
 //!
 //! A step predicts by the polynomial through the last three points and their rates of change
 //! (degree 5, error of order 6), corrects three times with one factorisation of the Jacobian, and is
@@ -32,6 +33,8 @@ pub struct Settings {
     pub end_zone: f64,
     /// A root that is reached by a shorter step may be a multiple one.
     pub brief: f64,
+    /// Halfway, `t` is a quarter of this times `i` beside the straight way.
+    pub bow: f64,
 }
 
 impl Default for Settings {
@@ -44,6 +47,7 @@ impl Default for Settings {
             infinity: 1e30,
             end_zone: 1e-12,
             brief: 1e-6,
+            bow: 0.0,
         }
     }
 }
@@ -105,6 +109,8 @@ pub struct Polished {
     pub moved: f64,
     /// Corrections that were smaller than the one before, but not much; near a multiple root all are.
     pub slow: u32,
+    /// Corrections that were made, all together.
+    pub corrections: u32,
 }
 
 /// What is known of a track that is under way.
@@ -216,7 +222,9 @@ impl<'a> Tracker<'a> {
             } else {
                 t + lane.step
             };
-            step.t[l] = lane.target;
+            let (s, bow) = (lane.target, self.settings.bow);
+            step.t.set(l, Complex::new(s, bow * s * (1.0 - s)));
+            step.speed.set(l, Complex::new(1.0, bow * (1.0 - 2.0 * s)));
             hermite(&lane.times[..lane.known], lane.target, |h, weights| {
                 let [point, speed, change, acceleration] = weights;
                 step.point[0][h][l] = point;
@@ -333,7 +341,7 @@ impl<'a> Tracker<'a> {
 
     /// Polishes up to four roots, as many as go side by side, at the ends of their paths.
     pub fn polish(&mut self, roots: &[(&Path, &[Complex<f64>])]) -> Vec<Polished> {
-        const MOST: usize = 8;
+        const MOST: u32 = 8;
         for l in 0..WIDTH {
             // Idle lanes repeat the first.
             if let Some((path, point)) = roots.get(l).or(roots.first()) {
@@ -344,12 +352,21 @@ impl<'a> Tracker<'a> {
         let mut moved: Reals = [0.0; WIDTH];
         let (mut slow, mut slowest) = ([0; WIDTH], [0; WIDTH]);
         let mut best: Vec<Option<Polished>> = vec![None; roots.len()];
-        for _ in 0..MOST {
+        let mut open: Vec<bool> = vec![true; roots.len()];
+        for corrections in 1..=MOST {
+            if !open.contains(&true) {
+                break;
+            }
             let before: Vec<Vec<Complex<f64>>> = (0..roots.len()).map(|l| self.point(l)).collect();
             let quality = newton(&mut self.work, self.compiled);
             for (l, before) in before.into_iter().enumerate() {
+                if !open[l] {
+                    continue;
+                }
                 // While corrections get smaller the point gets better. They are never NaN.
+                open[l] = quality.correction[l] < error[l] && quality.correction[l] > STILL;
                 if quality.correction[l] >= error[l] {
+                    best[l].iter_mut().for_each(|best| best.corrections = corrections);
                     continue;
                 }
                 let point = if quality.correction[l] > STILL { self.point(l) } else { before };
@@ -366,6 +383,7 @@ impl<'a> Tracker<'a> {
                     condition,
                     moved: moved[l],
                     slow: slowest[l],
+                    corrections,
                 });
             }
         }
@@ -376,12 +394,14 @@ impl<'a> Tracker<'a> {
             condition: f64::INFINITY,
             moved: f64::INFINITY,
             slow: u32::MAX,
+            corrections: 1,
         };
         best.into_iter().enumerate().map(|(l, b)| b.unwrap_or_else(|| failed(l))).collect()
     }
 
-    /// The polished end of a path is a root, known well, and no multiple one.
-    pub fn is_regular(&mut self, path: &Path, end: &End, root: &Polished) -> bool {
+    /// The polished end of a path is a root, known well, and no multiple one. Corrections that this takes
+    /// are counted.
+    pub fn is_regular(&mut self, path: &Path, end: &End, root: &mut Polished) -> bool {
         let crawled = root.slow >= SLOW && root.error > 16.0 * f64::EPSILON * root.condition;
         root.residual < RESIDUAL
             && root.error < ERROR
@@ -389,19 +409,22 @@ impl<'a> Tracker<'a> {
             && root.condition < CONDITION
             && !crawled
             && ((root.condition < DOUBTFUL && end.step > self.settings.brief)
-                || !self.is_multiple(path, &root.point))
+                || !self.is_multiple(path, root))
     }
 
     /// Newton's method comes back to the point from a little beside it, but slowly.
-    fn is_multiple(&mut self, path: &Path, root: &[Complex<f64>]) -> bool {
-        let size = root.iter().map(|x| x.norm_sqr()).fold(0.0, f64::max).sqrt();
+    fn is_multiple(&mut self, path: &Path, root: &mut Polished) -> bool {
+        let size = root.point.iter().map(|x| x.norm_sqr()).fold(0.0, f64::max).sqrt();
         let floor = (0.01 * size.min(1.0)).max(SMALL);
         let beside: Vec<_> = root
+            .point
             .iter()
             .zip(1..)
             .map(|(x, i)| x + x.norm_sqr().sqrt().max(floor) * BESIDE / f64::from(i))
             .collect();
-        self.polish(&[(path, &beside)]).iter().all(|p| p.slow >= SLOW)
+        let back = self.polish(&[(path, &beside)]);
+        root.corrections += back.iter().map(|p| p.corrections).sum::<u32>();
+        back.iter().all(|p| p.slow >= SLOW)
     }
 
     fn point(&self, l: usize) -> Vec<Complex<f64>> {

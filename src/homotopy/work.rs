@@ -12,8 +12,9 @@ pub const HISTORY: usize = 3;
 /// Corrections after the first one, with the same factors. One is enough to judge the step; the
 /// predictor multiplies the errors that are left, so that another makes longer steps.
 const CORRECTIONS: usize = 2;
-/// A correction so small needs no other.
-const EXACT: f64 = 3e-6;
+/// If less than this is left after the second correction, as it and the first tell, it needs no other.
+/// What is left is multiplied by the predictor: where points are badly conditioned more would cost steps.
+const EXACT: f64 = 1e-8;
 
 /// Buffers of a thread.
 pub(super) struct Work {
@@ -41,7 +42,9 @@ pub(super) struct Work {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Step {
     /// Where on the path.
-    pub t: Reals,
+    pub t: Pack,
+    /// How fast it goes there.
+    pub speed: Pack,
     /// How much of each point (but the latest) and of each rate the predicted point has.
     pub point: [[Reals; HISTORY]; 2],
     /// The same for the predicted rate.
@@ -204,12 +207,12 @@ pub(super) fn attempt(work: &mut Work, compiled: &Compiled, step: &Step) -> Foun
         let series = &work.series[k * work.terms..(k + 1) * work.terms];
         let (mut value, mut rate) = (Pack::ZERO, Pack::ZERO);
         for term in series.iter().rev() {
-            rate = rate.scale(&step.t) + value;
-            value = value.scale(&step.t) + *term;
+            rate = rate * step.t + value;
+            value = value * step.t + *term;
         }
         work.jacobian[2 * n + k] = value;
         work.tangent[2 * n + k] = value;
-        work.tangent[2 * n + c + k] = rate;
+        work.tangent[2 * n + c + k] = rate * step.speed;
     }
     linearise(work, compiled);
     work.matrix.solve(&mut work.correction);
@@ -232,7 +235,8 @@ pub(super) fn attempt(work: &mut Work, compiled: &Compiled, step: &Step) -> Foun
         if i == 0 {
             second = relative(&work.correction, &work.point, size);
         }
-        let is_wanted: [bool; WIDTH] = std::array::from_fn(|l| i == 0 || second[l] >= EXACT);
+        let is_exact: [bool; WIDTH] = std::array::from_fn(|l| second[l] * second[l] < EXACT * first[l]);
+        let is_wanted: [bool; WIDTH] = std::array::from_fn(|l| i == 0 || !is_exact[l]);
         for (to, by) in [(&mut work.point, &work.correction), (&mut work.rate, &work.rate_error)] {
             for (x, change) in to.iter_mut().zip(by) {
                 for l in (0..WIDTH).filter(|l| is_wanted[*l]) {
@@ -241,7 +245,7 @@ pub(super) fn attempt(work: &mut Work, compiled: &Compiled, step: &Step) -> Foun
                 }
             }
         }
-        if second.iter().all(|size| *size < EXACT) {
+        if is_exact.iter().all(|exact| *exact) {
             break;
         }
     }

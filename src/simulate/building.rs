@@ -1,69 +1,54 @@
 //! A building made from a seed: a corridor with rooms on both sides, doors, pillars, furniture,
 //! and a tour through it that a robot can drive.
 
-use super::random::{Purpose, Random};
+use super::random::Random;
 use super::route::{Route, Spot};
-use super::world::{Form, Kind, Solid, World};
-use crate::geometry::{Point, Vector};
+use super::scene::{block, column, Area, Scene};
+use super::world::{Kind, Solid, World};
+use crate::geometry::Vector;
+use std::ops::Range;
 
-/// Room the robot needs on each side of its path, m.
-const ROBOT_CLEARANCE: f64 = 0.3;
 /// Room kept free of furniture on each side of the path, m.
 const FURNITURE_CLEARANCE: f64 = 0.6;
 /// Thickness of an inner wall, m.
 const WALL: f64 = 0.15;
-/// What hangs higher than this is in nobody's way, m.
-const HEADROOM: f64 = 1.9;
 /// Height of a door, m.
 const DOOR_HEIGHT: f64 = 2.05;
+/// The rooms that are the same where twins are asked for, by their order from the west in the
+/// northern row. Both have a partner in the west and a blank wall in the east.
+const TWINS: [usize; 2] = [1, 3];
 
-/// A building and the ways through it.
-#[derive(Debug, Clone)]
-pub struct Building {
-    /// Its surfaces.
-    pub world: World,
-    /// The tour of the robot.
-    pub route: Route,
-    /// Straight ways on which people walk to and fro.
-    pub walkways: Vec<[Spot; 2]>,
-}
-
-impl Building {
-    /// The building of a seed. Plans whose tour would touch something are drawn again; `None` if
-    /// none of a hundred is good.
-    pub fn new(seed: u64) -> Option<Self> {
-        (0..100).find_map(|attempt| Plan::draw(Random::new(seed, Purpose::Building, attempt)).finish())
-    }
-}
-
-/// A rectangle of floor: x from, x to, y from, y to.
-type Area = [f64; 4];
-
-struct Plan {
+pub(super) struct Plan {
     random: Random,
+    twins: bool,
     size: [f64; 3],
     solids: Vec<Solid>,
     rooms: Vec<Area>,
+    /// The solids that stand in each room.
+    furniture: Vec<Range<usize>>,
     corridor: Area,
     doors: Vec<Spot>,
     tour: Vec<Spot>,
 }
 
+#[derive(Clone, Copy)]
 struct Opening {
     at: f64,
     width: f64,
 }
 
 impl Plan {
-    fn draw(mut random: Random) -> Self {
+    pub(super) fn draw(mut random: Random, twins: bool) -> Self {
         let size = [random.between(34.0, 46.0), random.between(20.0, 27.0), random.between(2.7, 3.3)];
         let south = size[1] * random.between(0.38, 0.52);
         let corridor = [0.0, size[0], south, south + random.between(2.3, 3.0)];
         let mut plan = Self {
             random,
+            twins,
             size,
             solids: Vec::new(),
             rooms: Vec::new(),
+            furniture: Vec::new(),
             corridor,
             doors: Vec::new(),
             tour: Vec::new(),
@@ -73,34 +58,32 @@ impl Plan {
         plan
     }
 
-    fn finish(mut self) -> Option<Building> {
+    pub(super) fn finish(mut self) -> Option<Scene> {
         let route = Route::through(&self.tour);
-        for room in self.rooms.clone() {
-            self.furnish(room, &route);
+        let copied = if self.twins { Some(TWINS) } else { None };
+        for (index, room) in self.rooms.clone().into_iter().enumerate() {
+            let mark = self.solids.len();
+            match copied {
+                Some([first, second]) if index == second => self.copy_furniture(first, second),
+                _ => self.furnish(room, &route),
+            }
+            self.furniture.push(mark..self.solids.len());
         }
         self.dress_corridor(&route);
-        let world = World::new(self.size[0], self.size[1], self.size[2], self.solids);
-        let free = route.samples().iter().all(|[x, y]| world.clearance(*x, *y, HEADROOM) > ROBOT_CLEARANCE);
-        if !free {
-            return None;
-        }
-        let mut walkways = Vec::new();
+        let [length, width, height] = self.size;
+        let world = World::new([length, width], Some(height), self.solids);
         let areas: Vec<Area> = self.rooms.iter().copied().chain([self.corridor; 4]).collect();
-        for _ in 0..2000 {
-            let [x0, x1, y0, y1] = areas[self.random.below(areas.len())];
-            let mut spot = || [self.random.between(x0, x1), self.random.between(y0, y1)];
-            let way = [spot(), spot()];
-            let at = |w: f64, i: usize| way[0][i] + w * (way[1][i] - way[0][i]);
-            let length = ((at(1.0, 0) - at(0.0, 0)).powi(2) + (at(1.0, 1) - at(0.0, 1)).powi(2)).sqrt();
-            let free = (0..=20).map(|k| f64::from(k) / 20.0);
-            if length > 2.0 && free.into_iter().all(|w| world.clearance(at(w, 0), at(w, 1), HEADROOM) > 0.3) {
-                walkways.push(way);
-            }
-            if walkways.len() == 64 {
-                break;
-            }
-        }
-        Some(Building { world, route, walkways })
+        Scene::checked(world, route, &areas, &mut self.random)
+    }
+
+    /// The furniture of one room in another one. What the tour touches there is noticed later.
+    fn copy_furniture(&mut self, from: usize, to: usize) {
+        let shift = self.rooms[to][0] - self.rooms[from][0];
+        let copies: Vec<Solid> = self.solids[self.furniture[from].clone()]
+            .iter()
+            .map(|s| Solid { center: s.center + Vector::new(shift, 0.0, 0.0), ..*s })
+            .collect();
+        self.solids.extend(copies);
     }
 
     /// Rooms on both sides of the corridor, walls between them, doors, and the tour through them:
@@ -111,14 +94,20 @@ impl Plan {
         let middle = (south + north) / 2.0;
         for (northern, wall) in [(true, north), (false, south)] {
             let count = self.random.below(3) + 5;
-            let shares: Vec<f64> = (0..count).map(|_| self.random.between(0.7, 1.5)).collect();
+            let mut shares: Vec<f64> = (0..count).map(|_| self.random.between(0.7, 1.5)).collect();
+            let twins = self.twins && northern;
+            if twins {
+                shares[TWINS[1]] = shares[TWINS[0]];
+            }
             let total: f64 = shares.iter().sum();
             let mut edges = vec![0.0];
             for share in &shares {
                 edges.push(edges.last().copied().unwrap_or(0.0) + share / total * length);
             }
             let depth = if northern { width - wall } else { wall };
-            let mut corridor_doors = Vec::new();
+            let mut corridor_doors: Vec<Opening> = Vec::new();
+            // Of the doors between two rooms, by the room in the east.
+            let mut inner_doors: Vec<Option<Opening>> = Vec::new();
             let mut pairs = Vec::new();
             for (i, edge) in edges.windows(2).enumerate() {
                 let (from, to) = (edge[0], edge[1]);
@@ -126,20 +115,28 @@ impl Plan {
                 // In the half that faces away from the partner room, so that a visit crosses it.
                 let share = if i % 2 == 0 { (0.2, 0.4) } else { (0.6, 0.8) };
                 let at = from + (to - from) * self.random.between(share.0, share.1);
-                corridor_doors.push(Opening { at, width: self.random.between(0.95, 1.2) });
+                let mut door = Opening { at, width: self.random.between(0.95, 1.2) };
+                let first = TWINS[0];
+                let copied = twins && i == TWINS[1];
+                if copied {
+                    let shift = from - edges[first];
+                    door = Opening { at: corridor_doors[first].at + shift, ..corridor_doors[first] };
+                }
+                corridor_doors.push(door);
+                inner_doors.push(None);
                 if i > 0 {
-                    let inner =
+                    let drawn =
                         wall + if northern { 1.0 } else { -1.0 } * depth * self.random.between(0.35, 0.7);
                     let paired = i % 2 == 1;
-                    let openings: Vec<Opening> = if paired {
-                        vec![Opening { at: inner, width: self.random.between(0.95, 1.2) }]
-                    } else {
-                        Vec::new()
-                    };
+                    if paired {
+                        let door = Opening { at: drawn, width: self.random.between(0.95, 1.2) };
+                        inner_doors[i] = if copied { inner_doors[first] } else { Some(door) };
+                    }
+                    let openings: Vec<Opening> = inner_doors[i].into_iter().collect();
                     let (low, high) = if northern { (wall, width) } else { (0.0, wall) };
                     self.wall([from, low], [from, high], WALL, &openings);
-                    if paired {
-                        pairs.push((corridor_doors[i - 1].at, from, inner, at));
+                    if let Some(inner) = inner_doors[i] {
+                        pairs.push((corridor_doors[i - 1].at, from, inner.at, door.at));
                     }
                 }
             }
@@ -181,14 +178,7 @@ impl Plan {
     }
 
     fn block(&mut self, kind: Kind, part: u8, center: [f64; 3], size: [f64; 3], yaw: f64) {
-        let (sin, cos) = libm::sincos(yaw);
-        self.solids.push(Solid {
-            kind,
-            part,
-            center: Point::from(center),
-            turn: [cos, sin],
-            form: Form::Block(Vector::from(size) / 2.0),
-        });
+        self.solids.push(block(kind, part, center, size, yaw));
     }
 
     /// A wall along x or y from the floor to the ceiling, with doors in it and frames in the doors.
@@ -258,13 +248,7 @@ impl Plan {
                 6 if area > 45.0 => {
                     let [x, y] = self.spot_in(room, 1.5);
                     let radius = self.random.between(0.15, 0.28);
-                    self.solids.push(Solid {
-                        kind: Kind::Pillar,
-                        part: 0,
-                        center: Point::new(x, y, self.size[2] / 2.0),
-                        turn: [1.0, 0.0],
-                        form: Form::Column { radius, half_height: self.size[2] / 2.0 },
-                    });
+                    self.solids.push(column(Kind::Pillar, 0, [x, y], radius, [0.0, self.size[2]]));
                 }
                 _ => {
                     let [x, y] = self.spot_in(room, 0.7);

@@ -4,7 +4,7 @@
 use super::levels::Levels;
 use super::random::{splitmix, Random};
 use super::sensors::Return;
-use super::world::{Form, Kind, World};
+use super::world::{Form, Kind, Solid, World};
 use crate::geometry::{Point, Rigid, Vector};
 use std::collections::HashMap;
 
@@ -85,7 +85,7 @@ pub struct FeatureMap {
     by_voxel: HashMap<Voxel, u32>,
     by_look: [Vec<u32>; Look::COUNT],
     /// Solids that look alike, by kind and part.
-    alike: HashMap<(Kind, u8), Vec<u32>>,
+    alike: HashMap<(Kind, u8), Vec<Solid>>,
 }
 
 fn look_of(world: &World, r: &Return, reach: f64) -> Look {
@@ -98,14 +98,18 @@ fn look_of(world: &World, r: &Return, reach: f64) -> Look {
 impl FeatureMap {
     /// Samples the sweeps, given in the map frame, with voxels: a feature is the mean of the
     /// points in its voxel.
-    pub(super) fn new(world: &World, sweeps: &[(Rigid, Vec<Return>)], levels: &Levels, seed: u64) -> Self {
-        let edge = levels.voxel;
+    pub(super) fn new(
+        world: &World,
+        sweeps: impl Iterator<Item = (Rigid, Vec<Return>)>,
+        edge: f64,
+        seed: u64,
+    ) -> Self {
         let mut sums: HashMap<Voxel, (Vector, u32, Look)> = HashMap::new();
         for (map_t_lidar, returns) in sweeps {
-            for r in returns {
+            for r in &returns {
                 let p = map_t_lidar * r.measured;
-                let look = look_of(world, r, 2.0 * edge);
-                let entry = sums.entry(voxel_of(&p, edge)).or_insert((Vector::zeros(), 0, look));
+                let look = || look_of(world, r, 2.0 * edge);
+                let entry = sums.entry(voxel_of(&p, edge)).or_insert_with(|| (Vector::zeros(), 0, look()));
                 entry.0 += p.coords;
                 entry.1 += 1;
             }
@@ -128,8 +132,8 @@ impl FeatureMap {
         for list in &mut map.by_look {
             list.sort_unstable_by_key(|i| splitmix(seed ^ splitmix(u64::from(*i))));
         }
-        for (index, solid) in (0u32..).zip(world.solids()) {
-            map.alike.entry((solid.kind, solid.part)).or_default().push(index);
+        for solid in world.solids() {
+            map.alike.entry((solid.kind, solid.part)).or_default().push(*solid);
         }
         map
     }
@@ -137,6 +141,20 @@ impl FeatureMap {
     /// Number of features.
     pub fn len(&self) -> usize {
         self.features.len()
+    }
+
+    /// Where the features are, in the map frame.
+    pub fn points(&self) -> impl ExactSizeIterator<Item = Point> + '_ {
+        self.features.iter().map(|f| f.position)
+    }
+
+    /// A share of the edges and corners, by their index.
+    pub(super) fn distinctive(&self, share: f64, seed: u64) -> Vec<(u32, Point)> {
+        let limit = (share * u64::MAX as f64) as u64;
+        let kept = (0u32..).zip(&self.features).filter(|(index, feature)| {
+            feature.look.order() > 0 && splitmix(seed ^ splitmix(!u64::from(*index))) < limit
+        });
+        kept.map(|(index, feature)| (index, feature.position)).collect()
     }
 
     /// There are none.
@@ -323,8 +341,8 @@ fn wrong_target(
     random: &mut Random,
 ) -> (Option<u32>, Origin) {
     let kind = random.unit();
-    let solid = point.first.hit.solid.and_then(|s| world.solid(s).map(|solid| (s, solid)));
-    if let Some((index, solid)) = solid {
+    let solid = point.first.hit.solid.and_then(|s| world.solid(s));
+    if let Some(solid) = solid {
         if kind < levels.near_miss {
             let far = random.between(2.0, 10.0);
             let target = map.nearest(&beside(map, point, far, random), 1);
@@ -333,8 +351,8 @@ fn wrong_target(
             }
         } else if kind < levels.near_miss + levels.alias {
             let others = map.alike.get(&(solid.kind, solid.part)).map_or(&[][..], Vec::as_slice);
-            let other = others.get(random.below(others.len())).filter(|o| **o != index);
-            let target = other.and_then(|o| world.solid(*o)).and_then(|other| {
+            let other = others.get(random.below(others.len())).filter(|o| *o != solid);
+            let target = other.and_then(|other| {
                 // The same distance from the nearest edges, on the other thing.
                 let (local, half, size) = (solid.to_local(&point.first.surface), solid.half(), other.half());
                 let same = Vector::from_fn(|i, _| local[i] + (size[i] - half[i]).copysign(local[i]));

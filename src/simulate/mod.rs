@@ -1,37 +1,72 @@
-//! Simulated input: a building, a robot in it, and what its sensors would report.
+//! Simulated input: a place, a robot in it, and what its sensors would report.
 //!
 //! [`Simulation`] is a function of its [`Options`]: the same options give the same bytes on every
-//! machine. [`building`] and [`world`] make the surroundings, [`sensors`] what is measured in
-//! them, [`matching`] the correspondences, [`mod@write`] the files; every noise and error level
-//! stands in [`levels`] with its source. [`planted`] makes plain problems for measuring, without a
-//! building.
+//! machine. [`scene`] and [`world`] make the surroundings, [`motion`], [`sensors`] and [`camera`] what
+//! is measured in them, [`matching`] the correspondences, [`mod@write`] the files; [`faults`] go wrong
+//! on order. Every noise and error level stands in `config/simulation.yaml` with its source and is
+//! read by [`levels`]. [`planted`] makes plain problems for measuring, without a place.
 
-pub mod building;
+mod building;
+pub mod camera;
+pub mod faults;
 pub mod levels;
 pub mod matching;
+mod message;
+pub mod motion;
+mod outdoor;
 pub mod planted;
 mod random;
 pub mod route;
+pub mod scene;
 pub mod sensors;
+mod tunnel;
+mod warehouse;
 pub mod world;
 pub mod write;
 
 use crate::geometry::{Point, Rigid};
 use crate::messages::Stamp;
-use building::Building;
+use camera::{Camera, View};
+use faults::{Fault, FaultKind, Faults};
 use levels::{Levels, LidarLevels};
 use matching::{FeatureMap, Match, Wanted};
+use motion::{Imu, ImuSample, Motion, Odometry, Tick};
 use nalgebra::{Quaternion, Translation3, UnitQuaternion};
 use random::{Purpose, Random};
 use rayon::prelude::*;
-use sensors::{Lidar, Motion, People};
+use scene::{Place, Scene};
+use sensors::{Lidar, People, Return};
+use world::World;
+
+/// What is recorded, besides tf and the truth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Topics {
+    /// `/correspondences_3d3d`
+    pub correspondences: bool,
+    /// `/points`
+    pub clouds: bool,
+    /// `/odom`
+    pub odometry: bool,
+    /// `/imu`
+    pub imu: bool,
+    /// `/camera_info`, `/correspondences_2d3d`, `/correspondences_2d2d` and its truth
+    pub camera: bool,
+}
+
+impl Default for Topics {
+    fn default() -> Self {
+        Self { correspondences: true, clouds: false, odometry: false, imu: false, camera: false }
+    }
+}
 
 /// What to simulate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Decides everything that is random.
     pub seed: u64,
-    /// Length of the drive, s.
+    /// Where.
+    pub place: Place,
+    /// Length of the drive, s; when the route is done, it goes around again.
     pub duration: f64,
     /// Sweeps per second, Hz.
     pub rate: f64,
@@ -45,6 +80,10 @@ pub struct Options {
     pub weights: bool,
     /// The sensor.
     pub lidar: LidarLevels,
+    /// What is recorded.
+    pub topics: Topics,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
     /// Stamp of the start of the drive.
     pub start: Stamp,
     /// Everything else.
@@ -53,17 +92,21 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
+        let levels = Levels::default();
         Self {
             seed: 1,
+            place: Place::Building,
             duration: 20.0,
             rate: 10.0,
             correspondences: 1500,
             inlier_rate: 0.1,
             people: 8,
             weights: false,
-            lidar: LidarLevels::VLP16,
+            lidar: levels.lidars["vlp16"],
+            topics: Topics::default(),
+            faults: Vec::new(),
             start: Stamp::new(1_700_000_000, 0),
-            levels: Levels::default(),
+            levels,
         }
     }
 }
@@ -81,9 +124,12 @@ pub enum SimulateError {
         /// what is allowed
         range: &'static str,
     },
-    /// No building could be made.
-    #[error("seed {0} gives no building that the robot can drive through; try another")]
-    Building(u64),
+    /// No place could be made.
+    #[error("seed {0} gives no place that the robot can drive through; try another")]
+    Place(u64),
+    /// The fault is one of buildings.
+    #[error("identical-rooms: only a building has rooms")]
+    NoRooms,
 }
 
 /// One sweep and its correspondences.
@@ -106,42 +152,61 @@ impl Frame {
     }
 }
 
-/// A tick of the odometry.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct OdometryTick {
-    /// Its time.
+/// The returns of a turn that takes its time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cloud {
+    /// Time of the first firing.
     pub stamp: Stamp,
-    /// Pose of the robot in the odometry frame, which drifts.
-    pub odom_t_base: Rigid,
+    /// The returns, each in the sensor frame of its own time.
+    pub returns: Vec<Return>,
 }
 
-/// A drive through a building.
+/// A drive through a place.
 pub struct Simulation {
     options: Options,
-    building: Building,
+    scene: Scene,
+    /// What it looks like during the drive, where that is not what was mapped.
+    changed: Option<World>,
+    faults: Faults,
     lidar: Lidar,
     people: People,
     motion: Motion,
     map: FeatureMap,
+    camera: Option<Camera>,
     base_t_lidar: Rigid,
 }
 
 impl Simulation {
-    /// Makes the building and its map.
+    /// Makes the place and its map.
     pub fn new(options: Options) -> Result<Self, SimulateError> {
         check(&options)?;
-        let (seed, levels) = (options.seed, options.levels);
-        let building = Building::new(seed).ok_or(SimulateError::Building(seed))?;
-        let lidar = Lidar::new(options.lidar, &levels, seed);
+        let (seed, levels) = (options.seed, &options.levels);
+        let faults = Faults::new(&options.faults, options.duration, &levels.faults);
+        let twins = faults.has(FaultKind::IdenticalRooms);
+        if twins && options.place != Place::Building {
+            return Err(SimulateError::NoRooms);
+        }
+        let scene = Scene::new(options.place, seed, twins).ok_or(SimulateError::Place(seed))?;
+        let lidar = Lidar::new(options.lidar, levels, seed);
         let base_t_lidar = mount(&levels.mount);
-        let map = survey(&building, &lidar, &base_t_lidar, &levels, seed);
+        let map = survey(&scene, &lidar, &base_t_lidar, &options);
+        let changed = faults
+            .has(FaultKind::ChangedMap)
+            .then(|| scene.changed(levels.faults.changed_share, levels.faults.changed_by, seed));
+        let camera = options
+            .topics
+            .camera
+            .then(|| Camera::new(&levels.camera, map.distinctive(levels.camera.landmarks, seed)));
         Ok(Self {
-            people: People::new(options.people, &building.walkways, &levels, seed),
-            motion: Motion::new(building.route.clone(), &levels, seed),
+            people: People::new(options.people, &scene.walkways, levels, seed),
+            motion: Motion::new(scene.route.clone(), levels.place(options.place).speed, &faults, seed),
             options,
-            building,
+            scene,
+            changed,
+            faults,
             lidar,
             map,
+            camera,
             base_t_lidar,
         })
     }
@@ -151,9 +216,24 @@ impl Simulation {
         &self.options
     }
 
-    /// The building.
-    pub fn building(&self) -> &Building {
-        &self.building
+    /// The place as it was mapped.
+    pub fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
+    /// The place as it is during the drive.
+    pub fn world(&self) -> &World {
+        self.changed.as_ref().unwrap_or(&self.scene.world)
+    }
+
+    /// How the robot moves.
+    pub fn motion(&self) -> &Motion {
+        &self.motion
+    }
+
+    /// The camera, if it is recorded.
+    pub fn camera(&self) -> Option<&Camera> {
+        self.camera.as_ref()
     }
 
     /// The features of the map.
@@ -171,41 +251,105 @@ impl Simulation {
         (self.options.duration * self.options.rate + 1e-9).floor() as usize
     }
 
-    /// A sweep by its number. It depends on nothing but the options and the number.
-    pub fn frame(&self, index: usize) -> Frame {
-        let levels = &self.options.levels;
-        let seconds = index as f64 / self.options.rate;
-        let map_t_base = self.motion.pose(seconds);
-        let map_t_lidar = map_t_base * self.base_t_lidar;
+    /// Time of a sweep, s from the start.
+    fn seconds(&self, index: usize) -> f64 {
+        index as f64 / self.options.rate
+    }
+
+    fn people_at(&self, seconds: f64, map_t_base: &Rigid) -> Vec<world::Solid> {
         let at = map_t_base.translation.vector;
-        let people = self.people.at(seconds, [at.x, at.y]);
+        self.people.at(seconds, [at.x, at.y])
+    }
+
+    /// The truth of a sweep, without its correspondences.
+    fn truth(&self, index: usize) -> Frame {
+        let map_t_base = self.motion.pose(self.seconds(index));
+        Frame {
+            stamp: self.stamp(self.seconds(index)),
+            map_t_base,
+            map_t_lidar: map_t_base * self.base_t_lidar,
+            matches: Vec::new(),
+        }
+    }
+
+    /// A sweep by its number, taken at one instant, as drivers give that undo the robot's motion, and
+    /// its correspondences. It depends on nothing but the options and the number.
+    pub fn frame(&self, index: usize) -> Frame {
+        let mut frame = self.truth(index);
+        let people = self.people_at(self.seconds(index), &frame.map_t_base);
         let mut random = Random::new(self.options.seed, Purpose::Sweep, index as u64);
-        let sweep = self.lidar.sweep(&self.building.world, &people, &map_t_lidar, 1, &mut random);
+        let sweep = self.lidar.sweep(self.world(), &people, &frame.map_t_lidar, 1, &mut random);
         let wanted = Wanted {
             correspondences: self.options.correspondences,
             inlier_rate: self.options.inlier_rate,
             weights: self.options.weights,
         };
         let mut random = Random::new(self.options.seed, Purpose::Matching, index as u64);
-        let matches =
-            matching::correspondences(&self.building.world, &self.map, &sweep, &wanted, levels, &mut random);
-        Frame { stamp: self.stamp(seconds), map_t_base, map_t_lidar, matches }
+        let levels = &self.options.levels;
+        frame.matches =
+            matching::correspondences(self.world(), &self.map, &sweep, &wanted, levels, &mut random);
+        frame
     }
 
-    /// The odometry, from the start to just after the last sweep.
-    pub fn odometry(&self) -> Vec<OdometryTick> {
-        let rate = self.options.levels.odometry_rate;
-        let ticks = (self.options.duration * rate).ceil() as usize + 1;
-        let poses = sensors::odometry(&self.motion, &self.options.levels, self.options.seed, ticks);
-        let stamped = poses.into_iter().enumerate();
-        stamped
-            .map(|(tick, odom_t_base)| OdometryTick { stamp: self.stamp(tick as f64 / rate), odom_t_base })
-            .collect()
+    /// The same sweep as it is before that: robot and people move while the sensor turns.
+    pub fn cloud(&self, index: usize) -> Cloud {
+        let mut random = Random::new(self.options.seed, Purpose::Cloud, index as u64);
+        let start = self.seconds(index);
+        let mut returns = Vec::new();
+        let mut people = Vec::new();
+        for firing in 0..self.lidar.firings() {
+            let seconds = start + self.firing_time(firing);
+            let map_t_base = self.motion.pose(seconds);
+            // Every hundredth of a turn they have gone a millimetre.
+            if firing % (self.lidar.firings() / 100).max(1) == 0 {
+                people = self.people_at(seconds, &map_t_base);
+            }
+            let map_t_lidar = map_t_base * self.base_t_lidar;
+            self.lidar.fire(self.world(), &people, &map_t_lidar, firing, &mut random, &mut returns);
+        }
+        Cloud { stamp: self.stamp(start), returns }
     }
 
-    fn stamp(&self, seconds: f64) -> Stamp {
-        Stamp(self.options.start.0 + (seconds * 1e9).round() as i64)
+    /// Time of a firing after the start of its turn, s.
+    pub fn firing_time(&self, firing: usize) -> f64 {
+        firing as f64 / self.lidar.firings() as f64 / self.options.rate
     }
+
+    /// What the camera reports, if it is recorded; it is triggered by the sweeps.
+    pub fn view(&self, index: usize) -> Option<View> {
+        let camera = self.camera.as_ref()?;
+        let seconds = self.seconds(index);
+        let map_t_base = self.motion.pose(seconds);
+        let before = seconds - camera.levels().reference_age;
+        let earlier = (before >= 0.0).then(|| self.motion.pose(before));
+        let people = self.people_at(seconds, &map_t_base);
+        let mut random = Random::new(self.options.seed, Purpose::Camera, index as u64);
+        Some(camera.view(self.world(), &people, &map_t_base, earlier.as_ref(), &mut random))
+    }
+
+    /// The odometry, from the start and without end.
+    pub fn odometry(&self) -> impl Iterator<Item = Tick> + '_ {
+        Odometry::new(&self.motion, &self.options.levels, self.options.seed)
+    }
+
+    /// The IMU, from the start and without end.
+    pub fn imu(&self) -> impl Iterator<Item = ImuSample> + '_ {
+        Imu::new(&self.motion, &self.options.levels.imu, self.options.seed)
+    }
+
+    /// What the clock of the sensors shows, seconds after the start.
+    pub fn stamp(&self, seconds: f64) -> Stamp {
+        Stamp(self.arrival(seconds).0 - nanoseconds(self.faults.behind(seconds)))
+    }
+
+    /// What a clock shows that runs on.
+    fn arrival(&self, seconds: f64) -> Stamp {
+        Stamp(self.options.start.0 + nanoseconds(seconds))
+    }
+}
+
+fn nanoseconds(seconds: f64) -> i64 {
+    (seconds * 1e9).round() as i64
 }
 
 fn check(options: &Options) -> Result<(), SimulateError> {
@@ -213,42 +357,45 @@ fn check(options: &Options) -> Result<(), SimulateError> {
         true => Ok(()),
         false => Err(SimulateError::Option { name, value, range }),
     };
-    within("duration", options.duration, 0.1, 3600.0, "0.1 .. 3600 s")?;
+    within("duration", options.duration, 0.1, 86_400.0, "0.1 .. 86400 s")?;
     within("rate", options.rate, 0.1, 50.0, "0.1 .. 50 Hz")?;
     within("correspondences", options.correspondences as f64, 3.0, 32768.0, "3 .. 32768")?;
     within("inlier rate", options.inlier_rate, 0.0, 1.0, "0 .. 1")?;
     within("people", options.people as f64, 0.0, 64.0, "0 .. 64")?;
     // The levels that decide how much work it is.
     let (levels, lidar) = (&options.levels, &options.lidar);
-    within("voxel", levels.voxel, 0.01, 1.0, "0.01 .. 1 m")?;
-    within("mapping step", levels.mapping_step, 0.05, 10.0, "0.05 .. 10 m")?;
+    let place = levels.place(options.place);
+    within("voxel", place.voxel, 0.01, 1.0, "0.01 .. 1 m")?;
+    within("mapping step", place.mapping_step, 0.05, 10.0, "0.05 .. 10 m")?;
+    within("speed", place.speed, 0.0, 50.0, "0 .. 50 m/s")?;
+    within("IMU rate", levels.imu.rate, 1.0, 2000.0, "1 .. 2000 Hz")?;
     within("odometry rate", levels.odometry_rate, 1.0, 1000.0, "1 .. 1000 Hz")?;
     within("beams", lidar.beams as f64, 1.0, 256.0, "1 .. 256")?;
     within("azimuth step", lidar.azimuth_deg, 0.01, 10.0, "0.01 .. 10 degrees")
 }
 
+/// Mapping sweeps made at once, on all cores.
+const MAPPED_AT_ONCE: usize = 16;
+
 /// The map: sweeps along the whole route, without people, each with a small error of its pose.
-fn survey(
-    building: &Building,
-    lidar: &Lidar,
-    base_t_lidar: &Rigid,
-    levels: &Levels,
-    seed: u64,
-) -> FeatureMap {
-    let count = (building.route.length() / levels.mapping_step).ceil() as usize;
-    let sweeps: Vec<_> = (0..count)
-        .into_par_iter()
-        .map(|index| {
-            let mut random = Random::new(seed, Purpose::Mapping, index as u64);
-            let along = index as f64 * levels.mapping_step;
-            let [x, y] = building.route.spot(along);
-            let map_t_lidar = planar(x, y, building.route.heading(along)) * base_t_lidar;
-            let returns = lidar.sweep(&building.world, &[], &map_t_lidar, 2, &mut random);
-            let error = random.direction() * random.normal(levels.mapping_error);
-            (Translation3::from(error) * map_t_lidar, returns)
-        })
-        .collect();
-    FeatureMap::new(&building.world, &sweeps, levels, seed)
+fn survey(scene: &Scene, lidar: &Lidar, base_t_lidar: &Rigid, options: &Options) -> FeatureMap {
+    let place = options.levels.place(options.place);
+    let count = (scene.route.length() / place.mapping_step).ceil() as usize;
+    let sweep = |index: usize| {
+        let mut random = Random::new(options.seed, Purpose::Mapping, index as u64);
+        let along = index as f64 * place.mapping_step;
+        let [x, y] = scene.route.spot(along);
+        let map_t_lidar = planar(x, y, scene.route.heading(along)) * base_t_lidar;
+        let returns = lidar.sweep(&scene.world, &[], &map_t_lidar, 2, &mut random);
+        let error = random.direction() * random.normal(options.levels.mapping_error);
+        (Translation3::from(error) * map_t_lidar, returns)
+    };
+    // A few at a time: all of them would take a gigabyte.
+    let sweeps = (0..count).step_by(MAPPED_AT_ONCE).flat_map(|first| {
+        let some = first..count.min(first + MAPPED_AT_ONCE);
+        some.into_par_iter().map(sweep).collect::<Vec<_>>()
+    });
+    FeatureMap::new(&scene.world, sweeps, place.voxel, options.seed)
 }
 
 /// A pose on the floor.

@@ -5,10 +5,10 @@ use rand::{Rng as _, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// What a stream of random numbers is for. Each purpose has its own, so that more people or more
-/// noise leave the building as it was.
+/// noise leave the place as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    Building = 1,
+    Scene = 1,
     People = 2,
     Mapping = 3,
     Beams = 4,
@@ -16,6 +16,11 @@ pub(super) enum Purpose {
     Matching = 6,
     Odometry = 7,
     Route = 8,
+    Change = 9,
+    Imu = 10,
+    Camera = 11,
+    Cloud = 12,
+    Fault = 13,
 }
 
 /// A stream of random numbers.

@@ -1,9 +1,8 @@
-//! What the robot's sensors would report: a spinning LiDAR and wheel odometry with a gyro.
+//! What a spinning LiDAR would report, and the people it sees.
 
 use super::levels::{Levels, LidarLevels};
-use super::planar;
 use super::random::{Purpose, Random};
-use super::route::{Route, Spot};
+use super::route::Spot;
 use super::world::{Form, Hit, Kind, Solid, World};
 use crate::geometry::{Point, Rigid, Vector};
 
@@ -16,9 +15,15 @@ pub struct Return {
     pub surface: Point,
     /// What was hit, with the normal in the map frame.
     pub hit: Hit,
+    /// The beam, from the lowest.
+    pub beam: u16,
+    /// The firing of the turn.
+    pub firing: u16,
+    /// Cosine of the angle between ray and normal.
+    pub incidence: f32,
 }
 
-/// A spinning LiDAR. A sweep is taken as if at one instant: drivers undo the robot's motion.
+/// A spinning LiDAR, clockwise as seen from above.
 #[derive(Debug, Clone)]
 pub struct Lidar {
     levels: LidarLevels,
@@ -41,7 +46,12 @@ impl Lidar {
         Self { levels: lidar, dropout: levels.dropout, grazing: levels.grazing, beams }
     }
 
-    /// One turn, of which every `stride`-th firing is kept.
+    /// Firings of a turn.
+    pub fn firings(&self) -> usize {
+        (360.0 / self.levels.azimuth_deg).round() as usize
+    }
+
+    /// One turn at one instant, of which every `stride`-th firing is kept.
     pub(super) fn sweep(
         &self,
         world: &World,
@@ -50,37 +60,65 @@ impl Lidar {
         stride: usize,
         random: &mut Random,
     ) -> Vec<Return> {
-        let origin = Point::from(map_t_lidar.translation.vector);
-        let firings = (360.0 / self.levels.azimuth_deg) as usize;
-        let mut returns = Vec::with_capacity(firings / stride.max(1) * self.beams.len());
-        for firing in (0..firings).step_by(stride.max(1)) {
-            let (sin_a, cos_a) = libm::sincos((self.levels.azimuth_deg * firing as f64).to_radians());
-            for [sin_e, cos_e, bias] in &self.beams {
-                let ray = Vector::new(cos_e * cos_a, -cos_e * sin_a, *sin_e);
-                let direction = map_t_lidar.rotation * ray;
-                // The same draws for every ray, so that a lost return does not move the others.
-                let noise = random.normal(self.levels.range_noise);
-                let lost = random.chance(self.dropout);
-                let mut hit = world.cast(&origin, &direction, self.levels.max_range);
-                for person in people {
-                    let limit = hit.map_or(self.levels.max_range, |h| h.range);
-                    if let Some((range, normal)) = person.cast(&origin, &direction, limit) {
-                        hit = Some(Hit { range, normal, solid: None });
-                    }
-                }
-                let Some(hit) = hit else { continue };
-                let seen = hit.range >= self.levels.min_range && -hit.normal.dot(&direction) >= self.grazing;
-                if seen && !lost {
-                    returns.push(Return {
-                        measured: Point::from(ray * (hit.range + bias + noise)),
-                        surface: origin + direction * hit.range,
-                        hit,
-                    });
-                }
-            }
+        let mut returns = Vec::with_capacity(self.firings() / stride.max(1) * self.beams.len());
+        for firing in (0..self.firings()).step_by(stride.max(1)) {
+            self.fire(world, people, map_t_lidar, firing, random, &mut returns);
         }
         returns
     }
+
+    /// One firing of all beams from a pose.
+    pub(super) fn fire(
+        &self,
+        world: &World,
+        people: &[Solid],
+        map_t_lidar: &Rigid,
+        firing: usize,
+        random: &mut Random,
+        returns: &mut Vec<Return>,
+    ) {
+        let origin = Point::from(map_t_lidar.translation.vector);
+        let (sin_a, cos_a) = libm::sincos((self.levels.azimuth_deg * firing as f64).to_radians());
+        for (beam, [sin_e, cos_e, bias]) in self.beams.iter().enumerate() {
+            let ray = Vector::new(cos_e * cos_a, -cos_e * sin_a, *sin_e);
+            let direction = map_t_lidar.rotation * ray;
+            // The same draws for every ray, so that a lost return does not move the others.
+            let noise = random.normal(self.levels.range_noise);
+            let lost = random.chance(self.dropout);
+            let Some(hit) = first_hit(world, people, &origin, &direction, self.levels.max_range) else {
+                continue;
+            };
+            let incidence = -hit.normal.dot(&direction);
+            if hit.range >= self.levels.min_range && incidence >= self.grazing && !lost {
+                returns.push(Return {
+                    measured: Point::from(ray * (hit.range + bias + noise)),
+                    surface: origin + direction * hit.range,
+                    hit,
+                    beam: beam as u16,
+                    firing: firing as u16,
+                    incidence: incidence as f32,
+                });
+            }
+        }
+    }
+}
+
+/// The first thing that a ray meets, people included.
+pub(super) fn first_hit(
+    world: &World,
+    people: &[Solid],
+    origin: &Point,
+    direction: &Vector,
+    max: f64,
+) -> Option<Hit> {
+    let mut hit = world.cast(origin, direction, max);
+    for person in people {
+        let limit = hit.map_or(max, |h| h.range);
+        if let Some((range, normal)) = person.cast(origin, direction, limit) {
+            hit = Some(Hit { range, normal, solid: None });
+        }
+    }
+    hit
 }
 
 /// People who walk to and fro on straight ways.
@@ -88,7 +126,8 @@ impl Lidar {
 pub struct People {
     /// The way, the speed in m/s and the distance already walked at time 0.
     walks: Vec<([Spot; 2], f64, f64)>,
-    levels: Levels,
+    person: [f64; 2],
+    gap: f64,
 }
 
 impl People {
@@ -103,12 +142,12 @@ impl People {
                 (*way, speed, random.between(0.0, 60.0))
             })
             .collect();
-        Self { walks, levels: *levels }
+        Self { walks, person: levels.person, gap: levels.person_gap }
     }
 
     /// Where they are. Who is in the way of the robot steps aside, out of sight.
     pub fn at(&self, seconds: f64, robot: Spot) -> Vec<Solid> {
-        let [radius, height] = self.levels.person;
+        let [radius, height] = self.person;
         let between = |a: Spot, b: Spot| ((a[0] - b[0]).powi(2) + (a[1] - b[1]).powi(2)).sqrt();
         self.walks
             .iter()
@@ -118,7 +157,7 @@ impl People {
                 let w = along.min(2.0 * length - along) / length;
                 [from[0] + w * (to[0] - from[0]), from[1] + w * (to[1] - from[1])]
             })
-            .filter(|spot| between(*spot, robot) > self.levels.person_gap)
+            .filter(|spot| between(*spot, robot) > self.gap)
             .map(|[x, y]| Solid {
                 kind: Kind::Person,
                 part: 0,
@@ -128,59 +167,4 @@ impl People {
             })
             .collect()
     }
-}
-
-/// How the robot moves along its route.
-#[derive(Debug, Clone)]
-pub struct Motion {
-    route: Route,
-    start: f64,
-    speed: f64,
-}
-
-impl Motion {
-    pub(super) fn new(route: Route, levels: &Levels, seed: u64) -> Self {
-        let start = Random::new(seed, Purpose::Route, 0).between(0.0, route.length());
-        Self { route, start, speed: levels.speed }
-    }
-
-    /// Distance driven: the speed varies by a fifth, with a period of 8 s.
-    fn along(&self, seconds: f64) -> f64 {
-        let rate = std::f64::consts::TAU / 8.0;
-        self.start + self.speed * (seconds + 0.2 / rate * (1.0 - libm::cos(rate * seconds)))
-    }
-
-    /// `map_t_base` at a time.
-    pub fn pose(&self, seconds: f64) -> Rigid {
-        let along = self.along(seconds);
-        let [x, y] = self.route.spot(along);
-        planar(x, y, self.route.heading(along))
-    }
-}
-
-/// `odom_t_base` at each tick of the odometry: it starts at the identity and drifts.
-pub(super) fn odometry(motion: &Motion, levels: &Levels, seed: u64, ticks: usize) -> Vec<Rigid> {
-    let mut random = Random::new(seed, Purpose::Odometry, 0);
-    let scale = 1.0 + random.normal(levels.wheel_scale);
-    let bias = random.normal(levels.gyro_bias);
-    let step = 1.0 / levels.odometry_rate;
-    let (mut x, mut y, mut yaw) = (0.0, 0.0, 0.0);
-    let mut last = motion.pose(0.0);
-    let mut poses = Vec::with_capacity(ticks);
-    for tick in 0..ticks {
-        let pose = motion.pose(tick as f64 * step);
-        let moved = last.inverse() * pose;
-        let distance = moved.translation.vector.norm();
-        let turned = 2.0 * libm::atan2(moved.rotation.k, moved.rotation.w);
-        let slip = random.normal(levels.wheel_slip) * distance.sqrt();
-        let gyro = if tick > 0 { bias * step + random.normal(levels.gyro_noise) * step.sqrt() } else { 0.0 };
-        let forward = distance * scale + slip;
-        let (sin, cos) = libm::sincos(yaw + turned / 2.0);
-        x += forward * cos;
-        y += forward * sin;
-        yaw += turned + gyro;
-        poses.push(planar(x, y, yaw));
-        last = pose;
-    }
-    poses
 }

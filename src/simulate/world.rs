@@ -1,4 +1,4 @@
-//! A world of blocks and columns between a floor and a ceiling, and rays cast into it.
+//! A world of blocks and columns on a floor, with or without a ceiling, and rays cast into it.
 
 use crate::geometry::{Point, Vector};
 
@@ -27,8 +27,32 @@ pub enum Kind {
     Cabinet,
     /// A box that stands anywhere.
     Crate,
+    /// An upright or a shelf of a pallet rack.
+    Rack,
+    /// A pallet and what stands on it.
+    Load,
+    /// A parked car: body and cabin.
+    Car,
+    /// A tree: trunk and crown.
+    Tree,
+    /// A post, a lamp.
+    Pole,
+    /// A low edge: kerb, guard rail, step.
+    Kerb,
+    /// A cable tray or a pipe along a wall.
+    Duct,
     /// Somebody who walks.
     Person,
+}
+
+impl Kind {
+    /// It stands where somebody put it and may put it elsewhere.
+    pub fn movable(self) -> bool {
+        matches!(
+            self,
+            Kind::Table | Kind::Chair | Kind::Shelf | Kind::Cabinet | Kind::Crate | Kind::Load | Kind::Car
+        )
+    }
 }
 
 /// The form of a solid, about its own centre.
@@ -96,6 +120,13 @@ impl Solid {
             Form::Block(half) => (p.x.abs() - half.x).max(0.0).hypot2((p.y.abs() - half.y).max(0.0)),
             Form::Column { radius, .. } => (p.x.hypot2(p.y) - radius).max(0.0),
         }
+    }
+
+    /// The discs around both overlap, and so do their heights: they may touch.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        let reach = |s: &Self| s.half().x.hypot2(s.half().y);
+        let apart = (self.center.z - other.center.z).abs() - self.half().z - other.half().z;
+        apart < 0.0 && self.distance(other.center.x, other.center.y) < reach(other)
     }
 
     /// Range and normal where a ray enters, if it does within `max`.
@@ -177,14 +208,20 @@ const CELL: f64 = 1.0;
 #[derive(Debug, Clone)]
 pub struct World {
     solids: Vec<Solid>,
+    size: [f64; 2],
+    ceiling: Option<f64>,
     columns: usize,
     rows: usize,
     cells: Vec<Vec<u32>>,
 }
 
 impl World {
-    /// A world over `[0, length] x [0, width]` and `height` high; floor and ceiling are added.
-    pub fn new(length: f64, width: f64, height: f64, things: impl IntoIterator<Item = Solid>) -> Self {
+    /// A world over `[0, length] x [0, width]`; a floor is added, and a ceiling at this height.
+    pub fn new(
+        [length, width]: [f64; 2],
+        ceiling: Option<f64>,
+        things: impl IntoIterator<Item = Solid>,
+    ) -> Self {
         let slab = |kind, z| Solid {
             kind,
             part: 0,
@@ -192,12 +229,14 @@ impl World {
             turn: [1.0, 0.0],
             form: Form::Block(Vector::new(length / 2.0 + 1.0, width / 2.0 + 1.0, 0.1)),
         };
-        let mut solids = vec![slab(Kind::Floor, -0.1), slab(Kind::Ceiling, height + 0.1)];
+        let mut solids = vec![slab(Kind::Floor, -0.1)];
+        solids.extend(ceiling.map(|height| slab(Kind::Ceiling, height + 0.1)));
+        let slabs = solids.len();
         solids.extend(things);
         let columns = (length / CELL) as usize + 1;
         let rows = (width / CELL) as usize + 1;
         let mut cells = vec![Vec::new(); columns * rows];
-        for (index, solid) in solids.iter().enumerate().skip(2) {
+        for (index, solid) in solids.iter().enumerate().skip(slabs) {
             let half = solid.half();
             let [c, s] = solid.turn.map(f64::abs);
             let reach = [c * half.x + s * half.y, s * half.x + c * half.y];
@@ -210,12 +249,27 @@ impl World {
                 }
             }
         }
-        Self { solids, columns, rows, cells }
+        Self { solids, size: [length, width], ceiling, columns, rows, cells }
     }
 
-    /// Everything that stands still. The first two are floor and ceiling.
+    /// The same floor and ceiling with other things.
+    pub(super) fn with(&self, things: Vec<Solid>) -> Self {
+        Self::new(self.size, self.ceiling, things)
+    }
+
+    /// Everything that stands still, floor and ceiling first.
     pub fn solids(&self) -> &[Solid] {
         &self.solids
+    }
+
+    /// All but floor and ceiling.
+    pub fn things(&self) -> &[Solid] {
+        &self.solids[self.slabs()..]
+    }
+
+    /// Floor and ceiling, or floor alone: the first of the solids.
+    fn slabs(&self) -> usize {
+        1 + usize::from(self.ceiling.is_some())
     }
 
     /// A solid by its index.
@@ -225,9 +279,8 @@ impl World {
 
     /// Distance over the floor from a point to the nearest thing that is lower than `below`.
     pub fn clearance(&self, x: f64, y: f64, below: f64) -> f64 {
-        self.solids
+        self.things()
             .iter()
-            .skip(2)
             .filter(|s| s.center.z - s.half().z < below)
             .map(|s| s.distance(x, y))
             .fold(f64::INFINITY, f64::min)
@@ -244,7 +297,10 @@ impl World {
                 best = Some(Hit { range, normal, solid: Some(index) });
             }
         };
-        try_solid(u32::from(direction.z > 0.0), &mut limit);
+        let slab = usize::from(direction.z > 0.0);
+        if slab < self.slabs() {
+            try_solid(slab as u32, &mut limit);
+        }
 
         // Cell by cell along the ray (Amanatides and Woo 1987).
         let mut cell = [(origin.x / CELL).floor() as i64, (origin.y / CELL).floor() as i64];

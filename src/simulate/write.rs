@@ -1,14 +1,18 @@
-//! Writes a simulation: an MCAP file of ROS 2 messages, or one frame as text.
+//! Writes a simulation: an MCAP file of ROS 2 messages, one frame as text, the map as PCD.
 
-use super::{Frame, OdometryTick, Simulation};
-use crate::geometry::Rigid;
+use super::faults::FaultKind;
+use super::message::{self, Schema};
+use super::random::{splitmix, Purpose, Random};
+use super::sensors::Return;
+use super::{Frame, Simulation};
 use crate::messages::Stamp;
 use cdr_encoding::to_vec;
 use mcap::records::{MessageHeader, Metadata};
 use mcap::{WriteOptions, Writer};
 use rayon::prelude::*;
-use serde::{Serialize, Serializer};
-use std::collections::BTreeMap;
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::io::{self, Seek, Write};
 
 /// Frame of the map.
@@ -17,8 +21,14 @@ pub const MAP: &str = "map";
 pub const ODOM: &str = "odom";
 /// Frame of the robot.
 pub const BASE: &str = "base_link";
-/// Frame of the sensor.
+/// Frame of the LiDAR.
 pub const LIDAR: &str = "lidar";
+/// Frame of the IMU.
+pub const IMU: &str = "imu";
+/// Frame of the camera, z forward.
+pub const CAMERA: &str = "camera_optical";
+/// Frame of the view that 2D-2D matches refer to. It is not on tf.
+pub const REFERENCE: &str = "camera_reference";
 
 /// Frames made at once, on all cores.
 const BATCH: usize = 16;
@@ -42,133 +52,12 @@ pub enum WriteError {
 pub struct Written {
     /// Sweeps.
     pub frames: usize,
+    /// Points of clouds.
+    pub points: usize,
     /// Correspondences in them.
     pub correspondences: usize,
     /// The right ones among them.
     pub right: usize,
-}
-
-#[derive(Serialize)]
-struct Time {
-    sec: i32,
-    nanosec: u32,
-}
-
-#[derive(Serialize)]
-struct Header {
-    stamp: Time,
-    frame_id: &'static str,
-}
-
-impl Header {
-    fn new(stamp: Stamp, frame_id: &'static str) -> Self {
-        let nanosec = stamp.0.rem_euclid(1_000_000_000) as u32;
-        Self { stamp: Time { sec: stamp.0.div_euclid(1_000_000_000) as i32, nanosec }, frame_id }
-    }
-}
-
-/// Position and orientation: the layout of both Pose and Transform.
-#[derive(Serialize)]
-struct Pose {
-    position: [f64; 3],
-    orientation: [f64; 4],
-}
-
-impl From<&Rigid> for Pose {
-    fn from(pose: &Rigid) -> Self {
-        Self { position: pose.translation.vector.into(), orientation: pose.rotation.coords.into() }
-    }
-}
-
-#[derive(Serialize)]
-struct PoseStamped {
-    header: Header,
-    pose: Pose,
-}
-
-#[derive(Serialize)]
-struct TransformStamped {
-    header: Header,
-    child_frame_id: &'static str,
-    transform: Pose,
-}
-
-#[derive(Serialize)]
-struct PointField {
-    name: &'static str,
-    offset: u32,
-    datatype: u8,
-    count: u32,
-}
-
-/// A byte sequence: serde takes a `Vec<u8>` for a sequence of numbers.
-struct Bytes(Vec<u8>);
-
-impl Serialize for Bytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.0)
-    }
-}
-
-#[derive(Serialize)]
-struct PointCloud2 {
-    header: Header,
-    height: u32,
-    width: u32,
-    fields: Vec<PointField>,
-    is_bigendian: bool,
-    point_step: u32,
-    row_step: u32,
-    data: Bytes,
-    is_dense: bool,
-}
-
-const FLOAT32: u8 = 7;
-const UINT32: u8 = 6;
-/// Columns of the correspondences, four bytes each.
-const COLUMNS: [(&str, u8); 8] = [
-    ("x", FLOAT32),
-    ("y", FLOAT32),
-    ("z", FLOAT32),
-    ("tx", FLOAT32),
-    ("ty", FLOAT32),
-    ("tz", FLOAT32),
-    ("weight", FLOAT32),
-    ("id", UINT32),
-];
-const POINT_STEP: u32 = 4 * COLUMNS.len() as u32;
-
-fn cloud(frame: &Frame) -> PointCloud2 {
-    let mut data = Vec::with_capacity(frame.matches.len() * POINT_STEP as usize);
-    for m in &frame.matches {
-        for v in m.source.iter().chain(m.target.iter()) {
-            data.extend_from_slice(&(*v as f32).to_le_bytes());
-        }
-        data.extend_from_slice(&m.weight.to_le_bytes());
-        data.extend_from_slice(&m.target_id.to_le_bytes());
-    }
-    let offsets = (0u32..).step_by(4);
-    let fields = COLUMNS
-        .iter()
-        .zip(offsets)
-        .map(|((name, datatype), offset)| PointField { name, offset, datatype: *datatype, count: 1 })
-        .collect();
-    PointCloud2 {
-        header: Header::new(frame.stamp, LIDAR),
-        height: 1,
-        width: frame.matches.len() as u32,
-        fields,
-        is_bigendian: false,
-        point_step: POINT_STEP,
-        row_step: data.len() as u32,
-        data: Bytes(data),
-        is_dense: true,
-    }
-}
-
-fn transform(stamp: Stamp, parent: &'static str, child: &'static str, pose: &Rigid) -> Vec<TransformStamped> {
-    let header = Header::new(stamp, parent);
-    vec![TransformStamped { header, child_frame_id: child, transform: pose.into() }]
 }
 
 /// A message in CDR, little endian, with its encapsulation header.
@@ -177,12 +66,6 @@ fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, WriteError> {
     bytes.extend(to_vec::<T, byteorder::LittleEndian>(message)?);
     Ok(bytes)
 }
-
-const POINT_CLOUD_2: (&str, &str) =
-    ("sensor_msgs/msg/PointCloud2", include_str!("schemas/sensor_msgs_PointCloud2.msg"));
-const TF_MESSAGE: (&str, &str) = ("tf2_msgs/msg/TFMessage", include_str!("schemas/tf2_msgs_TFMessage.msg"));
-const POSE_STAMPED: (&str, &str) =
-    ("geometry_msgs/msg/PoseStamped", include_str!("schemas/geometry_msgs_PoseStamped.msg"));
 
 /// Quality of service in the form of rosbag2 up to metadata version 8: the player publishes with
 /// it. Durability 1 is transient_local, 2 volatile; history 1 keep_last, reliability 1 reliable.
@@ -195,39 +78,103 @@ fn offered_qos(depth: u32, durability: u32) -> String {
     )
 }
 
-/// The MCAP file while it grows.
+/// The channels of a bag: topic, type, depth, latched.
+const CHANNELS: [(&str, Schema, u32, bool); 11] = [
+    ("/tf_static", message::TF_MESSAGE, 1, true),
+    ("/tf", message::TF_MESSAGE, 100, false),
+    ("/correspondences_3d3d", message::POINT_CLOUD_2, 5, false),
+    ("/ground_truth", message::POSE_STAMPED, 10, false),
+    ("/points", message::POINT_CLOUD_2, 5, false),
+    ("/odom", message::ODOMETRY, 10, false),
+    ("/imu", message::IMU_SAMPLE, 100, false),
+    ("/camera_info", message::CAMERA_INFO, 5, false),
+    ("/correspondences_2d3d", message::POINT_CLOUD_2, 5, false),
+    ("/correspondences_2d2d", message::POINT_CLOUD_2, 5, false),
+    ("/ground_truth_2d2d", message::POSE_STAMPED, 10, false),
+];
+
+/// An index into [`CHANNELS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Channel {
+    TfStatic,
+    Tf,
+    Matches3d3d,
+    Truth,
+    Points,
+    Odometry,
+    Imu,
+    CameraInfo,
+    Matches2d3d,
+    Matches2d2d,
+    Truth2d2d,
+}
+
+/// A message on its way, ordered by its arrival.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Outgoing {
+    arrival: Stamp,
+    /// In the order of making, for those that arrive at the same time.
+    order: u64,
+    channel: Channel,
+    data: Vec<u8>,
+}
+
+/// The MCAP file while it grows. What is made early waits here for what arrives before it.
 struct Bag<W: Write + Seek> {
     writer: Writer<W>,
-    sequence: BTreeMap<u16, u32>,
+    /// By [`Channel`]: the number in the file, and the messages so far. Made with the first message.
+    channels: [Option<(u16, u32)>; CHANNELS.len()],
+    waiting: BinaryHeap<Reverse<Outgoing>>,
+    made: u64,
 }
 
 impl<W: Write + Seek> Bag<W> {
-    fn channel(
-        &mut self,
-        topic: &str,
-        schema: (&str, &str),
-        depth: u32,
-        latched: bool,
-    ) -> Result<u16, WriteError> {
-        let id = self.writer.add_schema(schema.0, "ros2msg", schema.1.as_bytes())?;
-        let qos = offered_qos(depth, if latched { 1 } else { 2 });
-        let metadata = BTreeMap::from([("offered_qos_profiles".to_owned(), qos)]);
-        Ok(self.writer.add_channel(id, topic, "cdr", &metadata)?)
+    fn put(&mut self, channel: Channel, arrival: Stamp, data: Vec<u8>) {
+        self.made += 1;
+        self.waiting.push(Reverse(Outgoing { arrival, order: self.made, channel, data }));
     }
 
-    fn put<T: Serialize>(&mut self, channel_id: u16, at: Stamp, message: &T) -> Result<(), WriteError> {
-        let sequence = self.sequence.entry(channel_id).or_default();
-        let time = at.0.max(0) as u64;
-        let header = MessageHeader { channel_id, sequence: *sequence, log_time: time, publish_time: time };
-        *sequence += 1;
-        self.writer.write_to_known_channel(&header, &encode(message)?)?;
+    /// Writes what arrives before a time.
+    fn write_before(&mut self, end: Stamp) -> Result<(), WriteError> {
+        while self.waiting.peek().is_some_and(|next| next.0.arrival < end) {
+            let Some(Reverse(message)) = self.waiting.pop() else { break };
+            let (channel_id, sequence) = self.channel(message.channel)?;
+            let time = message.arrival.0.max(0) as u64;
+            let header = MessageHeader { channel_id, sequence, log_time: time, publish_time: time };
+            self.writer.write_to_known_channel(&header, &message.data)?;
+        }
         Ok(())
+    }
+
+    /// The number of a channel, and of the next message on it.
+    fn channel(&mut self, channel: Channel) -> Result<(u16, u32), WriteError> {
+        let slot = &mut self.channels[channel as usize];
+        let (id, sequence) = match slot {
+            Some(known) => *known,
+            None => {
+                let (topic, schema, depth, latched) = CHANNELS[channel as usize];
+                let schema = self.writer.add_schema(schema.0, "ros2msg", schema.1.as_bytes())?;
+                let qos = offered_qos(depth, if latched { 1 } else { 2 });
+                let metadata = BTreeMap::from([("offered_qos_profiles".to_owned(), qos)]);
+                (self.writer.add_channel(schema, topic, "cdr", &metadata)?, 0)
+            }
+        };
+        *slot = Some((id, sequence + 1));
+        Ok((id, sequence))
     }
 }
 
-/// Writes the whole drive as MCAP: `/correspondences_3d3d`, `/tf` (odom -> base_link),
-/// `/tf_static` (base_link -> lidar) and `/ground_truth` (map -> base_link), in the order in which
-/// a robot would publish them. `progress` is told the number of frames written so far.
+/// The messages that come of one sweep, with their arrival.
+#[derive(Default)]
+struct Made {
+    messages: Vec<(Channel, Stamp, Vec<u8>)>,
+    written: Written,
+}
+
+/// Writes the whole drive as MCAP, in the order in which messages arrive: what the options choose,
+/// `/tf` (odom -> base_link), `/tf_static` (base_link -> sensors) and `/ground_truth` (map ->
+/// base_link). `progress` is told the number of sweeps written so far. Memory does not grow with
+/// the length of the drive, but for the index of the file (some 100 bytes a megabyte).
 pub fn mcap(
     simulation: &Simulation,
     out: impl Write + Seek,
@@ -238,47 +185,140 @@ pub fn mcap(
         .profile("ros2")
         .library(concat!("flashreg ", env!("CARGO_PKG_VERSION")))
         .compression_threads(0);
-    let mut bag = Bag { writer: options.create(out)?, sequence: BTreeMap::new() };
+    let mut bag = Bag {
+        writer: options.create(out)?,
+        channels: Default::default(),
+        waiting: BinaryHeap::new(),
+        made: 0,
+    };
     // Without this record rosbag2 takes the quality of service for its newer form.
     let distro = BTreeMap::from([("ROS_DISTRO".to_owned(), "humble".to_owned())]);
     bag.writer.write_metadata(&Metadata { name: "rosbag2".to_owned(), metadata: distro })?;
-    let tf_static = bag.channel("/tf_static", TF_MESSAGE, 1, true)?;
-    let tf = bag.channel("/tf", TF_MESSAGE, 100, false)?;
-    let clouds = bag.channel("/correspondences_3d3d", POINT_CLOUD_2, 5, false)?;
-    let truth = bag.channel("/ground_truth", POSE_STAMPED, 10, false)?;
+    let start = simulation.arrival(0.0);
+    bag.put(Channel::TfStatic, start, encode(&mounts(simulation))?);
 
-    let start = simulation.options().start;
-    let latency = (simulation.options().levels.latency * 1e9) as i64;
-    bag.put(tf_static, start, &transform(start, BASE, LIDAR, &simulation.base_t_lidar()))?;
-    let mut odometry = simulation.odometry().into_iter().peekable();
-    let put_odometry = |bag: &mut Bag<_>, tick: &OdometryTick| {
-        bag.put(tf, tick.stamp, &transform(tick.stamp, ODOM, BASE, &tick.odom_t_base))
-    };
+    let options = simulation.options();
+    let mut odometry = simulation.odometry().peekable();
+    let mut imu = simulation.imu().peekable();
     let mut written = Written::default();
     let total = simulation.frames();
     for first in (0..total).step_by(BATCH) {
-        let batch: Vec<Frame> =
-            (first..total.min(first + BATCH)).into_par_iter().map(|index| simulation.frame(index)).collect();
-        for frame in &batch {
-            let published = Stamp(frame.stamp.0 + latency);
-            while let Some(tick) = odometry.next_if(|tick| tick.stamp <= published) {
-                put_odometry(&mut bag, &tick)?;
+        let next = total.min(first + BATCH);
+        let made: Vec<_> = (first..next).into_par_iter().map(|index| sweep(simulation, index)).collect();
+        // Nothing made later arrives before the next sweep is taken; the odometry and the IMU end
+        // with the drive.
+        let until = if next == total { options.duration } else { simulation.seconds(next) };
+        while let Some(tick) = odometry.next_if(|tick| tick.seconds <= until) {
+            if !simulation.faults.active(FaultKind::NoOdometry, tick.seconds) {
+                let (arrival, stamp) = (simulation.arrival(tick.seconds), simulation.stamp(tick.seconds));
+                let transform = [(ODOM, BASE, tick.odom_t_base)];
+                bag.put(Channel::Tf, arrival, encode(&message::transforms(stamp, transform))?);
+                if options.topics.odometry {
+                    let message = message::odometry(stamp, &tick, &options.levels);
+                    bag.put(Channel::Odometry, arrival, encode(&message)?);
+                }
             }
-            bag.put(clouds, published, &cloud(frame))?;
-            let pose =
-                PoseStamped { header: Header::new(frame.stamp, MAP), pose: (&frame.map_t_base).into() };
-            bag.put(truth, published, &pose)?;
-            written.frames += 1;
-            written.correspondences += frame.matches.len();
-            written.right += frame.right();
-            progress(written.frames);
         }
-    }
-    for tick in odometry {
-        put_odometry(&mut bag, &tick)?;
+        while let Some(sample) = imu.next_if(|s| options.topics.imu && s.seconds <= until) {
+            if !simulation.faults.active(FaultKind::NoImu, sample.seconds) {
+                let (arrival, stamp) = (simulation.arrival(sample.seconds), simulation.stamp(sample.seconds));
+                let message = message::imu(stamp, &sample, &options.levels.imu);
+                bag.put(Channel::Imu, arrival, encode(&message)?);
+            }
+        }
+        for sweep in made {
+            let sweep = sweep?;
+            sweep.messages.into_iter().for_each(|(channel, arrival, data)| bag.put(channel, arrival, data));
+            written.frames += 1;
+            written.points += sweep.written.points;
+            written.correspondences += sweep.written.correspondences;
+            written.right += sweep.written.right;
+        }
+        bag.write_before(if next == total { Stamp(i64::MAX) } else { simulation.arrival(until) })?;
+        progress(written.frames);
     }
     bag.writer.finish()?;
     Ok(written)
+}
+
+/// Where the sensors that are recorded sit on the robot.
+fn mounts(simulation: &Simulation) -> impl Serialize {
+    let options = simulation.options();
+    let imu = options.topics.imu.then(|| (BASE, IMU, super::mount(&options.levels.imu.mount)));
+    let camera = simulation.camera().map(|camera| (BASE, CAMERA, camera.base_t_camera()));
+    let all = [(BASE, LIDAR, simulation.base_t_lidar())].into_iter().chain(imu).chain(camera);
+    message::transforms(simulation.stamp(0.0), all)
+}
+
+/// Everything that is measured in one sweep, and in the view that it triggers.
+fn sweep(simulation: &Simulation, index: usize) -> Result<Made, WriteError> {
+    let (options, seconds) = (simulation.options(), simulation.seconds(index));
+    let levels = &options.levels;
+    let failing = |kind| simulation.faults.active(kind, seconds);
+    let mut made = Made::default();
+    let mut put = |channel, latency: f64, data| {
+        made.messages.push((channel, simulation.arrival(seconds + latency), data));
+    };
+    let spoil = |purpose| {
+        let mut random = Random::new(options.seed ^ purpose, Purpose::Fault, index as u64);
+        let share = if failing(FaultKind::Nan) { levels.faults.nan_share } else { 0.0 };
+        move || share > 0.0 && random.chance(share)
+    };
+    let mut frame = simulation.truth(index);
+    if !failing(FaultKind::NoLidar) {
+        if options.topics.correspondences {
+            frame = simulation.frame(index);
+            made.written.correspondences = frame.matches.len();
+            made.written.right = frame.right();
+            put(Channel::Matches3d3d, levels.latency, encode(&message::matches_3d3d(&frame, spoil(0)))?);
+        }
+        if options.topics.clouds {
+            let cloud = simulation.cloud(index);
+            made.written.points = cloud.returns.len();
+            let [low, high] = levels.reflectivity;
+            // Every surface has its own.
+            let intensity = |r: &Return| {
+                let surface = r.hit.solid.map_or(u64::MAX, u64::from);
+                let own = splitmix(options.seed ^ splitmix(surface)) as f64 / u64::MAX as f64;
+                (low + (high - low) * own) * f64::from(r.incidence)
+            };
+            let time = |firing| simulation.firing_time(firing);
+            let message = message::cloud(cloud.stamp, &cloud.returns, intensity, time, spoil(1));
+            put(Channel::Points, 1.0 / options.rate + levels.driver_latency, encode(&message)?);
+        }
+    }
+    put(Channel::Truth, levels.latency, encode(&message::pose(frame.stamp, MAP, &frame.map_t_base))?);
+    let view = if failing(FaultKind::NoCamera) { None } else { simulation.view(index) };
+    if let (Some(view), Some(camera)) = (view, simulation.camera()) {
+        let latency = levels.camera.latency;
+        put(Channel::CameraInfo, 0.0, encode(&message::camera_info(frame.stamp, camera))?);
+        let message = message::matches_2d3d(frame.stamp, &view.landmarks);
+        put(Channel::Matches2d3d, latency, encode(&message)?);
+        if let Some((reference_t_camera, matches)) = &view.reference {
+            put(Channel::Matches2d2d, latency, encode(&message::matches_2d2d(frame.stamp, matches))?);
+            let message = message::pose(frame.stamp, REFERENCE, reference_t_camera);
+            put(Channel::Truth2d2d, latency, encode(&message)?);
+        }
+    }
+    Ok(made)
+}
+
+/// Writes the map as a binary PCD file of x, y and z in 32 bits.
+pub fn pcd(simulation: &Simulation, mut out: impl Write) -> Result<(), WriteError> {
+    let points = simulation.map().points();
+    let count = points.len();
+    write!(
+        out,
+        "# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\n\
+         COUNT 1 1 1\nWIDTH {count}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {count}\nDATA binary\n"
+    )?;
+    for point in points {
+        for v in point.iter() {
+            out.write_all(&(*v as f32).to_le_bytes())?;
+        }
+    }
+    out.flush()?;
+    Ok(())
 }
 
 /// Writes the correspondences of a frame as text, `sx sy sz tx ty tz weight` a row.

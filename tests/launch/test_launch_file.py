@@ -1,4 +1,4 @@
-"""launch/localization.launch.py, run from the installed package.
+"""launch/localization.launch.py and launch/replay.launch.py, run from the installed package.
 
 With our strict stand-ins for launch and launch_ros always, and with the independent play_launch
 program where that can run; ROS 2's own `launch` is not to be had from a package registry.
@@ -15,10 +15,15 @@ import sys
 import ament_index_python
 import pytest
 import yaml
+from bags import COUNT, PERIOD, seconds, write_bag
+from geometry_msgs.msg import PoseWithCovarianceStamped
 from node_process import ROOT, write_parameters
+from poses import NANOSECONDS
 from ros_peer import wait_until
+from rosgraph_msgs.msg import Clock
 
 FILE = "launch/localization.launch.py"
+REPLAY = "launch/replay.launch.py"
 STANDINS = pathlib.Path(__file__).parent / "standins"
 PLAY_LAUNCH = ROOT / ".ros/venv/bin/play_launch"
 LIBPYTHON310 = os.environ.get("FLASHREG_LIBPYTHON310", "")
@@ -34,8 +39,8 @@ needs_play_launch = pytest.mark.skipif(
 def standins(in_install, colcon_install):
     """Command line of a launch with the stand-ins."""
 
-    def command(*arguments, options=(), prepend=None):
-        file = colcon_install / "flashreg/share/flashreg" / FILE
+    def command(*arguments, options=(), prepend=None, file=FILE):
+        file = colcon_install / "flashreg/share/flashreg" / file
         run = [sys.executable, STANDINS / "run_launch.py", *options, file, *arguments]
         return in_install(*run, prepend={"PYTHONPATH": STANDINS, **(prepend or {})})
 
@@ -130,7 +135,34 @@ def test_node_that_fails_fails_the_launch(standins, processes, tmp_path):
     assert process.wait(15.0) != 0
 
 
+def test_replay(standins, processes, peer, tmp_path):
+    """The node lives in the bag's time and answers to it, again after time has jumped back."""
+    clocks, poses = peer.collect(Clock, "/clock"), peer.collect(PoseWithCovarianceStamped, "/pose")
+    process = processes(standins(f"bag:={write_bag(tmp_path / 'bag.mcap')}", "loop:=true", file=REPLAY))
+    peer.wait_for_node("/flashreg")
+    assert peer.get_parameter("use_sim_time")
+    wait_until(lambda: len(poses) > COUNT, 30.0)
+    last = (COUNT - 1) * PERIOD / NANOSECONDS
+    assert all(0 <= seconds(m.header.stamp) <= last for m in poses)
+    assert max(seconds(m.clock) for m in clocks) == pytest.approx(last)
+    assert process.stop(signal.SIGINT, timeout=15.0) == 0, process.log
+
+
 # ---------------------------------------------------------------- the command line
+
+
+def test_replay_command_line(standins, colcon_install):
+    """The player and the node, whose arguments go on to it."""
+    arguments = ["bag:=a.mcap", "start:=3", "loop:=true", "pause_at_end:=false", "presets:=outdoor", "wait_for:="]
+    node, player = show(standins(*arguments, options=["--show"], file=REPLAY))
+    share = colcon_install / "flashreg/share/flashreg"
+    words = [sys.executable, f"{share}/launch/play_bag.py", "a.mcap", "--rate", "1.0", "--start", "3", "--loop"]
+    assert player["command"] == [*words, "--ros-args"]
+    assert f"{share}/config/outdoor.yaml" in node["command"]
+    ((_, text),) = node["made_files"].items()
+    assert yaml.safe_load(text)["/flashreg"]["ros__parameters"]["use_sim_time"] is True
+    result = run(standins(options=["--show"], file=REPLAY))
+    assert result.returncode != 0 and "'bag' was not provided" in result.stderr
 
 
 def test_command_line(standins, colcon_install, tmp_path):

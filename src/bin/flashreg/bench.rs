@@ -1,10 +1,11 @@
 //! `flashreg bench`: how long a registration takes, as a whole and stage by stage.
 
+use super::bench_registration::BenchRegistration;
 use super::params::{Choice, Preset};
 use super::say;
 use anyhow::{bail, Context};
 use clap::builder::PossibleValuesParser;
-use clap::Args;
+use clap::{Args, Subcommand};
 use flashreg::gpu::device::DeviceMemory;
 use flashreg::io::correspondence_file::CorrespondenceFile;
 use flashreg::latency::Percentiles;
@@ -14,7 +15,7 @@ use flashreg::simulate::planted::{planted, random_pose, ROOM, STREET};
 use rand::seq::SliceRandom;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -25,9 +26,12 @@ const RING: usize = 16;
 const SIZES: [usize; 6] = [1000, 2000, 4000, 5000, 8000, 16_000];
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Bench {
+    #[command(subcommand)]
+    of: Option<Of>,
     /// Numbers of correspondences of problems with a planted pose, a line each
-    /// [default: 1000,2000,4000,5000,8000,16000; none with --file or --pairs]
+    /// [default: 1000,2000,4000,5000,8000,16000; none with --file]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     n: Vec<usize>,
     /// Share of the correspondences that follow the planted pose, 0 .. 1; it decides the density of
@@ -37,10 +41,6 @@ pub struct Bench {
     /// Correspondence files as `flashreg register` takes them, a line each, their rows shuffled
     #[arg(long, value_name = "FILE", num_args = 1..)]
     file: Vec<PathBuf>,
-    /// Folder of real pairs: truth.json says which are outdoor and which files they have,
-    /// PAIR/corr_NAME.txt
-    #[arg(long, value_name = "FOLDER")]
-    pairs: Option<PathBuf>,
     /// Frames that are measured for a line, after one round of warm-up
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     frames: u32,
@@ -59,6 +59,12 @@ pub struct Bench {
     json: Option<PathBuf>,
     #[command(flatten)]
     choice: Choice,
+}
+
+#[derive(Subcommand)]
+enum Of {
+    /// Measure over folders of real pairs how often the pose is right, and how exact.
+    Registration(BenchRegistration),
 }
 
 /// What a line measures.
@@ -127,6 +133,9 @@ struct Batch {
 
 impl Bench {
     pub fn run(self) -> anyhow::Result<()> {
+        if let Some(Of::Registration(registration)) = self.of {
+            return registration.run();
+        }
         let params = self.params(self.choice.preset)?;
         let subjects = self.subjects(&params)?;
         let to_stdout = self.json.as_deref() == Some(Path::new("-"));
@@ -191,7 +200,7 @@ impl Bench {
             bail!("--inlier-rate {}: a share from 0 to 1 is needed", self.inlier_rate);
         }
         let most = usize::try_from(params.registration.max_correspondences)?;
-        let sizes = match self.n.is_empty() && self.file.is_empty() && self.pairs.is_none() {
+        let sizes = match self.n.is_empty() && self.file.is_empty() {
             true => &SIZES[..],
             false => &self.n,
         };
@@ -207,9 +216,6 @@ impl Bench {
         for path in &self.file {
             let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
             subjects.push(Subject { name, preset: self.choice.preset, input: read(path)? });
-        }
-        if let Some(folder) = &self.pairs {
-            subjects.extend(real_pairs(folder).with_context(|| format!("--pairs {}", folder.display()))?);
         }
         Ok(subjects)
     }
@@ -382,28 +388,6 @@ impl Line {
 fn read(path: &Path) -> anyhow::Result<Input> {
     let file = CorrespondenceFile::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Input::Rows(file.rows))
-}
-
-/// What `truth.json` says of a pair.
-#[derive(Deserialize)]
-struct Pair {
-    outdoor: bool,
-    /// By name; the values are not read.
-    correspondences: BTreeMap<String, serde_json::Value>,
-}
-
-fn real_pairs(folder: &Path) -> anyhow::Result<Vec<Subject>> {
-    let text = std::fs::read_to_string(folder.join("truth.json")).context("truth.json")?;
-    let pairs: BTreeMap<String, Pair> = serde_json::from_str(&text).context("truth.json")?;
-    let mut subjects = Vec::new();
-    for (name, pair) in &pairs {
-        let preset = if pair.outdoor { Preset::Outdoor } else { Preset::Indoor };
-        for how in pair.correspondences.keys() {
-            let input = read(&folder.join(name).join(format!("corr_{how}.txt")))?;
-            subjects.push(Subject { name: format!("{name} {how}"), preset, input });
-        }
-    }
-    Ok(subjects)
 }
 
 /// CPU seconds of all threads so far (Linux, in steps of 10 ms; else zero). Other programs that run

@@ -11,7 +11,7 @@ use flashreg::geometry::{Pose, Vector};
 use flashreg::homotopy::monodromy::{monodromy, Options, Progress};
 use flashreg::homotopy::problems::{all, find, Geometry, Problem};
 use flashreg::homotopy::recall::{recall, Recall, SEEDS_APART};
-use flashreg::homotopy::{numbers, Backend, Settings, Solution, Solver, StartSet, System};
+use flashreg::homotopy::{numbers, Arithmetic, Backend, Settings, Solution, Solver, StartSet, System};
 use flashreg::status::TrackStatus;
 use indicatif::{ProgressBar, ProgressStyle};
 use nalgebra::{Complex, Matrix3};
@@ -75,9 +75,8 @@ struct Solve {
     /// Decides everything that is random
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where tracks are followed
-    #[arg(long, value_enum, default_value = "cpu")]
-    backend: On,
+    #[command(flatten)]
+    way: Way,
     /// Tracks that are not done by then end with the status budget, ms; 0: no limit
     #[arg(long, default_value_t = 0.0)]
     budget_ms: f64,
@@ -96,9 +95,8 @@ struct Bench {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where tracks are followed
-    #[arg(long, value_enum, default_value = "cpu")]
-    backend: On,
+    #[command(flatten)]
+    way: Way,
     /// Draw histograms of residuals and errors of the roots
     #[arg(long, value_name = "FILE.png")]
     residuals: Option<PathBuf>,
@@ -122,21 +120,47 @@ struct Instances {
     seed: u64,
 }
 
+/// Where and how tracks are followed.
+#[derive(Clone, Copy, Args)]
+struct Way {
+    /// Where tracks are followed
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: On,
+    /// Numbers in which the GPU follows tracks; roots are polished in double precision
+    #[arg(long, value_enum, default_value = "auto")]
+    precision: Digits,
+}
+
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum On {
-    /// On the GPU if there is one and the system fits it, else on the CPU
+    /// On the GPU if there is one, the system fits it, and there is enough to do; else on the CPU
     Auto,
     Cpu,
     Cuda,
 }
 
-impl From<On> for Backend {
-    fn from(on: On) -> Self {
-        match on {
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Digits {
+    /// f32 on GPUs that are much slower in double precision
+    Auto,
+    F64,
+    /// What is doubtful is followed again, and roots are polished, in double precision on the CPU
+    F32,
+}
+
+impl Way {
+    fn of_solver(self) -> (Backend, Arithmetic) {
+        let backend = match self.backend {
             On::Auto => Backend::Auto,
             On::Cpu => Backend::Cpu,
             On::Cuda => Backend::Cuda,
-        }
+        };
+        let arithmetic = match self.precision {
+            Digits::Auto => Arithmetic::Auto,
+            Digits::F64 => Arithmetic::Double,
+            Digits::F32 => Arithmetic::Single,
+        };
+        (backend, arithmetic)
     }
 }
 
@@ -187,7 +211,8 @@ impl Solve {
                 (prepared.1, prepared.2)
             }
         };
-        let solver = Solver::new(system, start, Settings::default()).on(self.backend.into())?;
+        let (backend, arithmetic) = self.way.of_solver();
+        let solver = Solver::new(system, start, Settings::default()).on(backend, arithmetic, 1)?;
         let begin = Instant::now();
         let budget = self.budget_ms > 0.0 && self.budget_ms.is_finite();
         let deadline = budget.then(|| begin + Duration::from_secs_f64(self.budget_ms.min(1e9) * 1e-3));
@@ -267,6 +292,7 @@ impl Solve {
         let system = solver.system();
         let counts: serde_json::Map<String, Value> =
             TrackStatus::ALL.iter().map(|s| (s.name().into(), solution.count(*s).into())).collect();
+        let again = solution.roots.outcomes().iter().filter(|o| o.is_followed_again()).count();
         if self.json {
             let mut roots = Vec::new();
             for root in solution.roots.iter() {
@@ -281,7 +307,8 @@ impl Solve {
             }
             say(json!({"system": system.name, "unknowns": system.unknowns, "tracks": solution.roots.len(),
                 "roots": roots, "geometry": geometry.iter().map(geometry_json).collect::<Vec<_>>(),
-                "counts": counts, "ms": ms, "kernel_ms": solver.kernel_ms()}));
+                "counts": counts, "ms": ms, "kernel_ms": solver.kernel_ms(),
+                "place": solver.place(), "again": again}));
             return;
         }
         for root in solution.found() {
@@ -296,7 +323,9 @@ impl Solve {
             counts.iter().filter(|(_, n)| **n != 0).map(|(name, n)| format!("{n} {name}")).collect();
         let kernel =
             solver.kernel_ms().map_or(String::new(), |ms| format!(", of that the kernel {ms:.3} ms"));
-        say(format!("{} tracks: {}; {ms:.3} ms{kernel}", solution.roots.len(), counts.join(", ")));
+        let again = if again > 0 { format!(", {again} followed again") } else { String::new() };
+        let (tracks, counts) = (solution.roots.len(), counts.join(", "));
+        say(format!("{tracks} tracks: {counts}{again}; {ms:.3} ms{kernel}, {}", solver.place()));
     }
 }
 
@@ -305,7 +334,7 @@ fn geometry_json(one: &Geometry) -> Value {
     let rows = |r: &Matrix3<f64>| (0..3).map(|i| list(&r.row(i).transpose())).collect::<Vec<_>>();
     let pose = |p: &Pose| json!({"rotation": rows(&p.rotation), "translation": list(&p.translation)});
     json!({"poses": one.poses.iter().map(pose).collect::<Vec<_>>(), "focal": one.focal,
-        "principal": one.principal.map(|c| [c.x, c.y]), "distortion": one.distortion,
+        "principal": one.principal.iter().map(|c| [c.x, c.y]).collect::<Vec<_>>(), "distortion": one.distortion,
         "rate": one.motion.map(|m| list(&m[0])), "velocity": one.motion.map(|m| list(&m[1])),
         "points": one.points.iter().map(list).collect::<Vec<_>>(), "direction": one.direction.map(|d| list(&d)),
         "depths": one.depths, "in_front": one.is_in_front()})
@@ -320,7 +349,7 @@ fn geometry_line(one: &Geometry) -> String {
     };
     let mut parts: Vec<String> = one.poses.iter().map(pose).collect();
     parts.extend(one.focal.map(|f| format!("focal length {f:.7}")));
-    parts.extend(one.principal.map(|c| format!("principal point ({:.7}, {:.7})", c.x, c.y)));
+    parts.extend(one.principal.iter().map(|c| format!("principal point ({:.7}, {:.7})", c.x, c.y)));
     parts.extend(one.distortion.map(|k| format!("distortion {k:.7}")));
     if let Some([rate, velocity]) = &one.motion {
         parts.extend([vector("rate", rate), vector("velocity", velocity)]);
@@ -342,7 +371,7 @@ impl Bench {
         };
         if !self.json {
             say(format!(
-                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>8} {:>9} {:>17} {:>10} {:>10} {:>11} {:>10} {:>10}  not ok",
+                "{:<26} {:>5} {:>15} {:>8} {:>11} {:>11} {:>5} {:>6} {:>7} {:>8} {:>9} {:>17} {:>7} {:>10} {:>10} {:>11} {:>10} {:>10}  not ok",
                 "problem",
                 "inst.",
                 "found/expected",
@@ -355,6 +384,7 @@ impl Bench {
                 "longest",
                 "Mflop",
                 "residual, error",
+                "again",
                 "call ms",
                 "kernel ms",
                 "batch ms",
@@ -362,11 +392,15 @@ impl Bench {
                 "per second",
             ));
         }
-        let mut rows = Vec::new();
+        let (mut rows, mut place) = (Vec::new(), String::new());
         for problem in problems {
-            let row = recall(&problem, self.instances, self.seed, self.backend.into(), self.batch)
+            let row = recall(&problem, self.instances, self.seed, self.way.of_solver(), self.batch)
                 .with_context(|| problem.name.clone())?;
             if !self.json {
+                if place != row.place {
+                    say(format!("{}:", row.place));
+                    place = row.place.clone();
+                }
                 say(line(&row));
             }
             rows.push(row);
@@ -393,7 +427,7 @@ fn line(row: &Recall) -> String {
     let others = row.counts.iter().filter(|(name, n)| **name != "ok" && **n > 0);
     let others: Vec<String> = others.map(|(name, n)| format!("{n} {name}")).collect();
     format!(
-        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>8.1} {:>9.3} {:>17} {:>10.4} {:>10} {:>11} {:>10} {:>10}  {}",
+        "{:<26} {:>5} {:>15} {share:>8.3} {:>11} {:>11} {:>5} {:>6} {:>7.1} {:>8.1} {:>9.3} {:>17} {:>7} {:>10.4} {:>10} {:>11} {:>10} {:>10}  {}",
         row.problem,
         row.instances,
         of(row.found, row.expected),
@@ -404,8 +438,9 @@ fn line(row: &Recall) -> String {
         row.steps,
         row.longest,
         // Of a track.
-        row.steps * row.operations.step as f64 * 1e-6,
+        row.double * 1e-6,
         format!("{:.0e}, {:.0e}", row.precision.residuals.largest, row.precision.errors.largest),
+        row.again,
         row.ms,
         time(row.kernel_ms),
         time(row.batch.as_ref().map(|b| b.ms)),
@@ -423,7 +458,8 @@ impl Instances {
                 problem.instance(seed).context("the problem is one system, it has no instances")?;
             let real = |list: &[Complex<f64>]| list.iter().map(|v| v.re).collect::<Vec<_>>();
             say(
-                json!({"seed": seed, "parameters": real(&instance.parameters), "near": real(&instance.near)}),
+                json!({"seed": seed, "measured": instance.measured, "parameters": real(&instance.parameters),
+                "near": real(&instance.near), "truth": geometry_json(&instance.truth)}),
             );
         }
         Ok(())
@@ -456,15 +492,16 @@ fn first_sentence(text: &str) -> &str {
 
 fn list() -> anyhow::Result<()> {
     say(format!(
-        "{:<26} {:>8} {:>10} {:>8} {:>9}  about",
-        "problem", "unknowns", "parameters", "expected", "start"
+        "{:<26} {:>8} {:>10} {:>8} {:<23} {:>8}  about",
+        "problem", "unknowns", "parameters", "roots", "counted by", "start"
     ));
     for problem in all() {
         let system = problem.system()?;
         let (n, p) = system.size();
         let start = if problem.start.is_some() { "stored" } else { "degrees" };
         let about = first_sentence(&system.about);
-        say(format!("{:<26} {n:>8} {p:>10} {:>8} {start:>9}  {about}", problem.name, problem.expected));
+        let Problem { name, expected, counted, .. } = &problem;
+        say(format!("{name:<26} {n:>8} {p:>10} {expected:>8} {counted:<23} {start:>8}  {about}"));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use anyhow::Context;
 use clap::Args;
 use flashreg::gpu::bundle::ahead::{self, ARCHITECTURES};
 use flashreg::gpu::nvrtc::Nvrtc;
+use flashreg::homotopy::gpu::any;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -49,20 +50,22 @@ impl Kernels {
             );
         }
         for architecture in wanted {
-            let (path, bytes) = ahead::make(nvrtc, architecture, &self.folder)?;
             let name = format!("sm_{architecture}");
-            say(format_args!("{name:<8} {bytes:>8} bytes  NVRTC {major}.{minor}  {}", path.display()));
+            for (path, bytes) in ahead::make(nvrtc, architecture, &self.folder, &any::programs())? {
+                say(format_args!("{name:<8} {bytes:>8} bytes  NVRTC {major}.{minor}  {}", path.display()));
+            }
         }
         Ok(())
     }
 
     /// True if every file can be used.
     fn list(&self) -> anyhow::Result<bool> {
-        let files = ahead::list(&self.folder).with_context(|| self.folder.display().to_string())?;
+        let files =
+            ahead::list(&self.folder, &any::programs()).with_context(|| self.folder.display().to_string())?;
         for file in &files {
             match &file.content {
-                Ok((bytes, compiler)) => say(format_args!("{:<16} {bytes:>8} bytes  {compiler}", file.name)),
-                Err(why) => say(format_args!("{:<16} cannot be used: {why}", file.name)),
+                Ok((bytes, compiler)) => say(format_args!("{:<31} {bytes:>8} bytes  {compiler}", file.name)),
+                Err(why) => say(format_args!("{:<31} cannot be used: {why}", file.name)),
             }
         }
         Ok(!files.is_empty() && files.iter().all(|file| file.content.is_ok()))

@@ -2,6 +2,8 @@
 
 mod bag;
 mod bench;
+mod bench_pairs;
+mod bench_registration;
 mod doctor;
 mod figure;
 mod hc;
@@ -32,7 +34,7 @@ struct Cli {
 enum Command {
     /// Register the correspondences in a file: exit code 0 only if the pose can be trusted.
     Register(register::Register),
-    /// Write a simulated drive through a building as an MCAP file of ROS 2 messages.
+    /// Write a simulated drive, and its map, as an MCAP file of ROS 2 messages.
     Simulate(simulate::Simulate),
     /// Localize along a recorded drive and say how good and how fast it was: exit code 2 if a gate failed.
     Replay(replay::Replay),

@@ -36,7 +36,7 @@ pub fn apply_files(params: &mut Params, files: &[PathBuf]) -> anyhow::Result<()>
 }
 
 /// Parameter files that are built in.
-#[derive(Clone, Copy, Serialize, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
     Indoor,

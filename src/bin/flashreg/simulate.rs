@@ -3,27 +3,47 @@
 use super::say;
 use anyhow::{bail, Context};
 use clap::{Args, ValueEnum};
-use flashreg::simulate::levels::LidarLevels;
-use flashreg::simulate::{write, Options, Simulation};
+use flashreg::simulate::faults::Fault;
+use flashreg::simulate::levels::Levels;
+use flashreg::simulate::scene::Place;
+use flashreg::simulate::{write, Options, Simulation, Topics};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// The sensors that are known.
+/// [`Place`] by the words of the command line.
 #[derive(Clone, Copy, ValueEnum)]
-enum Lidar {
-    /// Velodyne VLP-16: 16 beams
-    Vlp16,
-    /// Hesai PandarXT-32: 32 beams
-    Xt32,
+enum Scene {
+    /// Offices: a corridor, rooms, furniture
+    Building,
+    /// A hall with rows of pallet racks
+    Warehouse,
+    /// Streets around blocks of houses
+    Outdoor,
+    /// A road tunnel
+    Tunnel,
+}
+
+impl From<Scene> for Place {
+    fn from(scene: Scene) -> Self {
+        match scene {
+            Scene::Building => Self::Building,
+            Scene::Warehouse => Self::Warehouse,
+            Scene::Outdoor => Self::Outdoor,
+            Scene::Tunnel => Self::Tunnel,
+        }
+    }
 }
 
 #[derive(Args)]
 pub struct Simulate {
     /// MCAP file to write
-    #[arg(long, value_name = "FILE.mcap", required_unless_present = "pair")]
+    #[arg(long, value_name = "FILE.mcap", required_unless_present_any = ["pair", "map"])]
     out: Option<PathBuf>,
+    /// Write the map as a binary PCD file
+    #[arg(long, value_name = "FILE.pcd")]
+    map: Option<PathBuf>,
     /// Write one frame as text, `sx sy sz tx ty tz weight` a row, and its true pose beside it
     /// (FILE.truth.txt, a 4x4 matrix)
     #[arg(long, value_name = "FILE.txt")]
@@ -34,7 +54,10 @@ pub struct Simulate {
     /// Decides everything that is random
     #[arg(long, default_value_t = Options::default().seed)]
     seed: u64,
-    /// Length of the drive, s
+    /// Where
+    #[arg(long, value_enum, default_value_t = Scene::Building)]
+    scene: Scene,
+    /// Length of the drive, s; when the route is done, it goes around again
     #[arg(long, default_value_t = Options::default().duration)]
     duration: f64,
     /// Sweeps per second, Hz
@@ -52,27 +75,72 @@ pub struct Simulate {
     /// Give right matches somewhat more weight than wrong ones (otherwise all weigh 1)
     #[arg(long)]
     weights: bool,
-    /// Sensor
-    #[arg(long, value_enum, default_value_t = Lidar::Vlp16)]
-    lidar: Lidar,
+    /// LiDAR, by its name in the levels: vlp16 (16 beams), xt32 (32) or os1-64 (64)
+    #[arg(long, value_name = "NAME", default_value = "vlp16")]
+    lidar: String,
+    /// Record no /correspondences_3d3d
+    #[arg(long)]
+    no_correspondences: bool,
+    /// Record /points: raw sweeps, taken while robot and people move
+    #[arg(long)]
+    lidar_clouds: bool,
+    /// Record /odom, nav_msgs/Odometry, besides tf
+    #[arg(long)]
+    odometry: bool,
+    /// Record /imu
+    #[arg(long)]
+    imu: bool,
+    /// Record /camera_info, /correspondences_2d3d and /correspondences_2d2d with /ground_truth_2d2d
+    #[arg(long)]
+    camera: bool,
+    /// Let something go wrong, T seconds after the start (half way unless given): clock-jump, no-lidar,
+    /// no-odometry, no-imu, no-camera, nan, kidnap, and for the whole drive identical-rooms and
+    /// changed-map; any number of times
+    #[arg(long, value_name = "KIND[@T[,DURATION]]")]
+    fault: Vec<Fault>,
+    /// Noise, dropout, drift and change in place of config/simulation.yaml
+    #[arg(long, value_name = "FILE.yaml")]
+    levels: Option<PathBuf>,
 }
 
 impl Simulate {
-    pub fn run(self) -> anyhow::Result<()> {
-        let simulation = Simulation::new(Options {
+    fn options(&self) -> anyhow::Result<Options> {
+        let levels = match &self.levels {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+                Levels::parse(&text).with_context(|| path.display().to_string())?
+            }
+            None => Levels::default(),
+        };
+        Ok(Options {
             seed: self.seed,
+            place: self.scene.into(),
             duration: self.duration,
             rate: self.rate,
             correspondences: self.correspondences,
             inlier_rate: self.inlier_rate,
             people: self.people,
             weights: self.weights,
-            lidar: match self.lidar {
-                Lidar::Vlp16 => LidarLevels::VLP16,
-                Lidar::Xt32 => LidarLevels::XT32,
+            lidar: levels.lidar(&self.lidar)?,
+            topics: Topics {
+                correspondences: !self.no_correspondences,
+                clouds: self.lidar_clouds,
+                odometry: self.odometry,
+                imu: self.imu,
+                camera: self.camera,
             },
-            ..Options::default()
-        })?;
+            faults: self.fault.clone(),
+            start: Options::default().start,
+            levels,
+        })
+    }
+
+    pub fn run(self) -> anyhow::Result<()> {
+        let simulation = Simulation::new(self.options()?)?;
+        if let Some(path) = &self.map {
+            write::pcd(&simulation, create(path)?).with_context(|| path.display().to_string())?;
+            say(format_args!("{}: {} points", path.display(), simulation.map().len()));
+        }
         if let Some(path) = &self.out {
             let bar = ProgressBar::new(simulation.frames() as u64).with_style(
                 ProgressStyle::with_template("{bar:40} {pos}/{len} sweeps {eta}")
@@ -85,9 +153,10 @@ impl Simulate {
             bar.finish_and_clear();
             let (written, bytes) = written?;
             say(format_args!(
-                "{}: {} sweeps, {} correspondences, {:.1} % right, {:.1} MB, seed {}",
+                "{}: {} sweeps, {} raw points, {} correspondences, {:.1} % right, {:.1} MB, seed {}",
                 path.display(),
                 written.frames,
+                written.points,
                 written.correspondences,
                 100.0 * written.right as f64 / written.correspondences.max(1) as f64,
                 bytes as f64 * 1e-6,

@@ -3,9 +3,10 @@
 //! The robot needs no compiler then. Which compiler made a file does not matter, only from what.
 
 use super::file::{File, Unusable};
-use super::{compile, compiler, Target, REGISTRATION};
+use super::{compile, compiler, Program, Target};
 use crate::gpu::nvrtc::Nvrtc;
 use crate::gpu::GpuError;
+use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
 /// Environment variable with a folder of kernels; it is looked into first.
@@ -13,6 +14,8 @@ pub const VARIABLE: &str = "FLASHREG_KERNELS";
 /// Architectures that kernels are made for unless others are named: of each generation from Turing
 /// to Blackwell those of cards, robots (87: Jetson Orin) and data centres.
 pub const ARCHITECTURES: [i32; 8] = [75, 80, 86, 87, 89, 90, 100, 120];
+/// Name of the kernels of the registration.
+pub(super) const REGISTRATION: &str = "";
 /// Below the prefix of an installation.
 const SHARE: &str = "share/flashreg/kernels";
 
@@ -29,22 +32,37 @@ fn beside(program: &Path) -> Option<PathBuf> {
     program.ancestors().skip(2).take(2).map(|prefix| prefix.join(SHARE)).find(|folder| folder.is_dir())
 }
 
-/// The file of an architecture.
-pub(super) fn path(folder: &Path, target: &Target) -> PathBuf {
-    folder.join(format!("{}.{EXTENSION}", target.name()))
+/// The file of an architecture, with the name of its kernels.
+pub(super) fn path(folder: &Path, target: &Target, name: &str) -> PathBuf {
+    let dot = if name.is_empty() { "" } else { "." };
+    folder.join(format!("{}{dot}{name}.{EXTENSION}", target.name()))
 }
 
 const EXTENSION: &str = "kernels";
 
-/// Compiles the kernels for an architecture, such as 87 for `sm_87`, into `folder`. Gives the file
-/// and the bytes of machine code.
-pub fn make(nvrtc: &Nvrtc, architecture: i32, folder: &Path) -> Result<(PathBuf, usize), GpuError> {
+/// Compiles the kernels of the registration, and `others` by their names, for an architecture, such as
+/// 87 for `sm_87`, into `folder`. Gives each file and its bytes of machine code.
+pub fn make(
+    nvrtc: &Nvrtc,
+    architecture: i32,
+    folder: &Path,
+    others: &[(&str, Program)],
+) -> Result<Vec<(PathBuf, usize)>, GpuError> {
     let target = Target::exactly(architecture);
-    let file =
-        File { key: target.key(), compiler: compiler(nvrtc), image: compile(nvrtc, &target, &REGISTRATION)? };
-    let path = path(folder, &target);
-    file.write(&path).map_err(|e| GpuError::Absent(format!("cannot write {}: {e}", path.display())))?;
-    Ok((path, file.image.len()))
+    let one = |(name, program): (&str, &Program)| {
+        let (key, compiler) = (target.key_of(program), compiler(nvrtc));
+        let file = File { key, compiler, image: compile(nvrtc, &target, program)? };
+        let path = path(folder, &target, name);
+        file.write(&path).map_err(|e| GpuError::Absent(format!("cannot write {}: {e}", path.display())))?;
+        Ok((path, file.image.len()))
+    };
+    let all: Vec<_> = all(others).collect();
+    all.into_par_iter().map(one).collect()
+}
+
+/// Kernels of the registration, and others, by their names.
+fn all<'a>(others: &'a [(&str, Program<'a>)]) -> impl Iterator<Item = (&'a str, &'a Program<'a>)> {
+    std::iter::once((REGISTRATION, &super::REGISTRATION)).chain(others.iter().map(|(name, p)| (*name, p)))
 }
 
 /// A file of a folder.
@@ -56,15 +74,15 @@ pub struct Listed {
     pub content: Result<(usize, String), String>,
 }
 
-/// What a folder holds, by name.
-pub fn list(folder: &Path) -> std::io::Result<Vec<Listed>> {
+/// What a folder holds, by name; `others` as for [`make`].
+pub fn list(folder: &Path, others: &[(&str, Program)]) -> std::io::Result<Vec<Listed>> {
     let paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let mut paths = paths.collect::<std::io::Result<Vec<PathBuf>>>()?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
     paths.sort();
     let listed = paths.iter().map(|path| {
         let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-        let content = content(path, &text(path.file_stem()))
+        let content = content(path, &text(path.file_stem()), others)
             .map(|file| (file.image.len(), file.compiler))
             .map_err(|why| why.to_string());
         Listed { name: text(path.file_name()), content }
@@ -72,10 +90,14 @@ pub fn list(folder: &Path) -> std::io::Result<Vec<Listed>> {
     Ok(listed.collect())
 }
 
-fn content(path: &Path, target: &str) -> Result<File, Unusable> {
+fn content(path: &Path, stem: &str, others: &[(&str, Program)]) -> Result<File, Unusable> {
+    let (target, name) = stem.split_once('.').unwrap_or((stem, REGISTRATION));
     let architecture = target.strip_prefix("sm_").and_then(|number| number.parse().ok());
-    match architecture {
-        Some(architecture) => File::read_made_from(path, &Target::exactly(architecture).key()),
+    let program = all(others).find(|(known, _)| *known == name);
+    match architecture.zip(program) {
+        Some((architecture, (_, program))) => {
+            File::read_made_from(path, &Target::exactly(architecture).key_of(program))
+        }
         None => File::read(path).and(Err(Unusable::Stale)),
     }
 }
@@ -101,21 +123,29 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = |key: String| File { key, compiler: "by hand".into(), image: vec![1, 2, 3] };
         let at = |name: &str| folder.path().join(name);
+        let others = [("other", Program { sources: &[("other.cu", "")], options: &[] })];
         file(Target::exactly(87).key()).write(&at("sm_87.kernels")).expect("written");
+        file(Target::exactly(87).key_of(&others[0].1)).write(&at("sm_87.other.kernels")).expect("written");
+        file(Target::exactly(87).key()).write(&at("sm_89.other.kernels")).expect("written");
         file(Target::exactly(87).key()).write(&at("sm_90.kernels")).expect("written");
         file(Target::exactly(87).key()).write(&at("other.kernels")).expect("written");
         std::fs::write(at("sm_75.kernels"), "nothing").expect("written");
         std::fs::write(at("README"), "not looked at").expect("written");
-        let said: Vec<_> =
-            list(folder.path()).expect("readable").into_iter().map(|l| (l.name, l.content)).collect();
+        let said: Vec<_> = list(folder.path(), &others)
+            .expect("readable")
+            .into_iter()
+            .map(|l| (l.name, l.content))
+            .collect();
         let (stale, damaged) = (Unusable::Stale.to_string(), Unusable::Damaged.to_string());
         let wanted = [
             ("other.kernels", Err(stale.clone())),
             ("sm_75.kernels", Err(damaged)),
             ("sm_87.kernels", Ok((3, "by hand".to_owned()))),
+            ("sm_87.other.kernels", Ok((3, "by hand".to_owned()))),
+            ("sm_89.other.kernels", Err(stale.clone())),
             ("sm_90.kernels", Err(stale)),
         ];
         assert_eq!(said, wanted.map(|(name, content)| (name.to_owned(), content)));
-        assert!(list(&at("nowhere")).is_err());
+        assert!(list(&at("nowhere"), &others).is_err());
     }
 }

@@ -34,10 +34,10 @@ fn images(system: &System) -> (Graph, Vec<Vec<Id>>) {
     (graph, found.into_iter().map(|(ids, _)| ids).collect())
 }
 
-/// A function for the images, and how many there are.
-pub fn header(system: &System) -> (String, usize) {
+/// A function for the images, and how many there are; `lanes`: threads that tell roots apart.
+pub fn header(system: &System, lanes: usize) -> (String, usize) {
     let (graph, images) = images(system);
-    let mut text = format!("constexpr int IMAGES = {};\n", images.len());
+    let mut text = format!("constexpr int IMAGES = {}, MEET_LANES = {lanes};\n", images.len());
     text += "__device__ inline void image(u32 which, const Z* x, Z* y) {\n    switch (which) {\n";
     // Writing to a string does not fail.
     for (which, outputs) in images.iter().enumerate().skip(1) {

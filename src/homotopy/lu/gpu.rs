@@ -154,6 +154,7 @@ impl<T: DeviceNumber> BatchedLu<T> {
         let shape = Shape {
             grid: count.div_ceil(WARP / lanes).div_ceil(warps),
             block: warps * WARP,
+            shared: 0,
             start: Start::After,
         };
         let mut addresses = [a.address(), b.address(), x.address(), failed.address()];

@@ -1,6 +1,6 @@
 //! Systems of the literature on polynomial systems, without parameters.
 
-use super::Problem;
+use super::{Counted, Problem};
 use std::fmt::Write;
 
 /// The system of a name.
@@ -17,7 +17,8 @@ pub(super) fn named(name: &str) -> Option<Problem> {
         _ => return None,
     };
     let form: String = form;
-    Some(Problem { name: name.into(), form: form.into(), start, expected, scene: None })
+    let counted = if expected > 0 { Counted::Literature } else { Counted::Unknown };
+    Some(Problem { name: name.into(), form: form.into(), start, expected, counted, scene: None })
 }
 
 fn form(name: &str, about: &str, unknowns: &str, equations: impl Iterator<Item = String>) -> String {

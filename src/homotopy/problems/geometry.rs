@@ -17,14 +17,15 @@ pub struct Geometry {
     pub poses: Vec<Pose>,
     /// Focal length, in the unit of the image points, above zero.
     pub focal: Option<f64>,
-    /// Principal point, in the unit of the image points.
-    pub principal: Option<Vector2<f64>>,
+    /// Principal points that are not known, of each camera, in the unit of the image points.
+    pub principal: Vec<Vector2<f64>>,
     /// Distortion k of the division model: the image point d was at d / (1 + k |d|^2).
     pub distortion: Option<f64>,
     /// Motion of a camera with rolling shutter, per unit of the row in the image: angular rate (rad)
     /// and velocity, both in the frame of the camera.
     pub motion: Option<[Vector; 2]>,
-    /// Points in the frame of the problem, of several views in that of the first.
+    /// Points in the frame of the problem, of several views in that of the first; where nothing ties the
+    /// frames of the views, a point in each of them.
     pub points: Vec<Vector>,
     /// A unit vector: the axis of a pair of receivers, or the normal of a plane.
     pub direction: Option<Vector>,

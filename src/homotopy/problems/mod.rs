@@ -35,10 +35,42 @@ pub struct Problem {
     pub form: Cow<'static, str>,
     /// Its start set, as [`StartSet::from_bytes`] reads it; by the degrees if there is none.
     pub start: Option<&'static [u8]>,
-    /// Solutions up to symmetry: what monodromy finds on the family of the generator with two seeds,
-    /// for a benchmark what is known of it, for `pnp_cubics` the product of the degrees.
+    /// Solutions up to symmetry, on the family of the generator.
     pub expected: usize,
+    /// How that number is known.
+    pub counted: Counted,
     scene: Option<Scene>,
+}
+
+/// How the number of solutions of a problem is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// Monodromy finds so many with two seeds, and the trace test misses none.
+    Trace,
+    /// Monodromy finds so many with two seeds, and so do all paths that the degrees of the equations
+    /// allow, but for roots that are no solutions of the problem.
+    Paths,
+    /// Monodromy finds so many with two seeds, as many as those of another form of the problem.
+    Form(&'static str),
+    /// Monodromy finds so many with two seeds, and the source of the problem has the number.
+    Source,
+    /// A benchmark whose number is known.
+    Literature,
+    /// Nobody counted.
+    Unknown,
+}
+
+impl std::fmt::Display for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Trace => f.pad("2 seeds, trace test"),
+            Self::Paths => f.pad("2 seeds, all paths"),
+            Self::Form(name) => f.pad(&format!("2 seeds, {name}")),
+            Self::Source => f.pad("2 seeds, its source"),
+            Self::Literature => f.pad("literature"),
+            Self::Unknown => f.pad("-"),
+        }
+    }
 }
 
 /// What is behind the equations of a problem of computer vision.
@@ -52,7 +84,7 @@ struct Scene {
 
 /// A form, its start set and its functions.
 macro_rules! vision {
-    ($($name:literal $expected:literal $generator:path, $recovery:path $(, $reduction:path)?;)+) => {
+    ($($name:literal $expected:literal $counted:expr, $generator:path, $recovery:path $(, $reduction:path)?;)+) => {
         /// The problems of computer vision.
         fn vision() -> Vec<Problem> {
             vec![$(Problem {
@@ -60,6 +92,7 @@ macro_rules! vision {
                 form: include_str!(concat!($name, ".yaml")).into(),
                 start: Some(include_bytes!(concat!($name, ".start"))),
                 expected: $expected,
+                counted: $counted,
                 scene: Some(Scene {
                     generator: $generator,
                     recovery: $recovery,
@@ -71,38 +104,39 @@ macro_rules! vision {
 }
 
 vision! {
-    "p3p" 4 absolute::p3p, absolute::p3p_recovered;
-    "p3p_pose" 8 absolute::p3p_pose, absolute::p3p_pose_recovered;
-    "optimal_pnp" 40 absolute::optimal_pnp, absolute::optimal_pnp_recovered, absolute::optimal_pnp_reduced;
-    "pnp_cubics" 41 absolute::pnp_cubics, absolute::pnp_cubics_recovered, absolute::pnp_cubics_reduced;
-    "optimal_p4p" 20 absolute::optimal_p4p, absolute::optimal_p4p_recovered;
-    "pnp_principal_point" 20 uncalibrated::pnp_principal_point, uncalibrated::pnp_principal_point_recovered;
-    "p4p_focal_radial" 12 uncalibrated::p4p_focal_radial, uncalibrated::p4p_focal_radial_recovered,
+    "p3p" 4 Counted::Trace, absolute::p3p, absolute::p3p_recovered;
+    "p3p_pose" 8 Counted::Trace, absolute::p3p_pose, absolute::p3p_pose_recovered;
+    "optimal_pnp" 40 Counted::Trace, absolute::optimal_pnp, absolute::optimal_pnp_recovered, absolute::optimal_pnp_reduced;
+    "pnp_cubics" 41 Counted::Paths, absolute::pnp_cubics, absolute::pnp_cubics_recovered, absolute::pnp_cubics_reduced;
+    "optimal_p4p" 20 Counted::Trace, absolute::optimal_p4p, absolute::optimal_p4p_recovered;
+    "pnp_principal_point" 20 Counted::Trace, uncalibrated::pnp_principal_point, uncalibrated::pnp_principal_point_recovered;
+    "joint_2view" 8 Counted::Trace, uncalibrated::joint_2view, uncalibrated::joint_2view_recovered;
+    "p4p_focal_radial" 12 Counted::Trace, uncalibrated::p4p_focal_radial, uncalibrated::p4p_focal_radial_recovered,
         uncalibrated::p4p_focal_radial_reduced;
-    "rolling_shutter" 20 absolute::rolling_shutter, absolute::rolling_shutter_recovered,
+    "rolling_shutter" 20 Counted::Trace, absolute::rolling_shutter, absolute::rolling_shutter_recovered,
         absolute::rolling_shutter_reduced;
-    "rolling_shutter_1lin" 64 absolute::rolling_shutter_1lin, absolute::rolling_shutter_1lin_recovered;
-    "five_point" 10 relative::five_point, relative::five_point_recovered;
-    "five_point_depths" 20 relative::five_point_depths, relative::five_point_depths_recovered;
-    "five_point_nullspace" 10 relative::five_point_nullspace, relative::five_point_nullspace_recovered,
+    "rolling_shutter_1lin" 64 Counted::Source, absolute::rolling_shutter_1lin, absolute::rolling_shutter_1lin_recovered;
+    "five_point" 10 Counted::Trace, relative::five_point, relative::five_point_recovered;
+    "five_point_depths" 20 Counted::Trace, relative::five_point_depths, relative::five_point_depths_recovered;
+    "five_point_nullspace" 10 Counted::Trace, relative::five_point_nullspace, relative::five_point_nullspace_recovered,
         relative::five_point_nullspace_reduced;
-    "relative_pose_focal" 10 uncalibrated::relative_pose_focal, uncalibrated::relative_pose_focal_recovered,
+    "relative_pose_focal" 10 Counted::Trace, uncalibrated::relative_pose_focal, uncalibrated::relative_pose_focal_recovered,
         uncalibrated::relative_pose_focal_reduced;
-    "homography_3pt" 4 relative::homography_3pt, relative::homography_3pt_recovered;
-    "tdoa_5" 24 absolute::tdoa_5, absolute::tdoa_5_recovered;
-    "triangulation_2" 6 triangulation::two_views, triangulation::recovered;
-    "triangulation_3" 27 triangulation::three_views, triangulation::recovered;
-    "triangulation_3_pairs" 47 triangulation::three_views_pairs, triangulation::recovered;
-    "triangulation_4" 120 triangulation::four_views, triangulation::recovered;
-    "triangulation_4_pairs" 296 triangulation::four_views_pairs, triangulation::recovered;
-    "triangulation_2_distorted" 20 triangulation::distorted, triangulation::distorted_recovered;
-    "trifocal_focal" 668 views::trifocal_focal, views::trifocal_focal_recovered;
-    "trifocal_focal_18" 668 views::trifocal_focal_18, views::trifocal_focal_18_recovered;
-    "trifocal_focal_24" 668 views::trifocal_focal_24, views::trifocal_focal_24_recovered;
-    "trifocal_focal_26" 668 views::trifocal_focal_26, views::trifocal_focal_26_recovered;
-    "trifocal_lines" 312 views::trifocal_lines, views::trifocal_lines_recovered;
-    "generalized_3view" 584 views::generalized_3view, views::generalized_3view_recovered;
-    "generalized_3view_lines" 600 views::generalized_3view_lines, views::generalized_3view_lines_recovered,
+    "homography_3pt" 4 Counted::Trace, relative::homography_3pt, relative::homography_3pt_recovered;
+    "tdoa_5" 24 Counted::Trace, absolute::tdoa_5, absolute::tdoa_5_recovered;
+    "triangulation_2" 6 Counted::Trace, triangulation::two_views, triangulation::recovered;
+    "triangulation_3" 27 Counted::Trace, triangulation::three_views, triangulation::recovered;
+    "triangulation_3_pairs" 47 Counted::Paths, triangulation::three_views_pairs, triangulation::recovered;
+    "triangulation_4" 120 Counted::Paths, triangulation::four_views, triangulation::recovered;
+    "triangulation_4_pairs" 296 Counted::Paths, triangulation::four_views_pairs, triangulation::recovered;
+    "triangulation_2_distorted" 20 Counted::Trace, triangulation::distorted, triangulation::distorted_recovered;
+    "trifocal_focal" 668 Counted::Source, views::trifocal_focal, views::trifocal_focal_recovered;
+    "trifocal_focal_18" 668 Counted::Form("trifocal_focal"), views::trifocal_focal_18, views::trifocal_focal_18_recovered;
+    "trifocal_focal_24" 668 Counted::Form("trifocal_focal"), views::trifocal_focal_24, views::trifocal_focal_24_recovered;
+    "trifocal_focal_26" 668 Counted::Form("trifocal_focal"), views::trifocal_focal_26, views::trifocal_focal_26_recovered;
+    "trifocal_lines" 312 Counted::Source, views::trifocal_lines, views::trifocal_lines_recovered;
+    "generalized_3view" 584 Counted::Paths, views::generalized_3view, views::generalized_3view_recovered;
+    "generalized_3view_lines" 600 Counted::Paths, views::generalized_3view_lines, views::generalized_3view_lines_recovered,
         views::generalized_3view_lines_reduced;
 }
 
@@ -197,17 +231,18 @@ pub enum Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::homotopy::check::newton;
+    use crate::homotopy::check::Newton;
 
     #[test]
     fn true_roots_tell_the_true_geometry_and_points_are_in_front() {
         for problem in vision() {
             let system = problem.system().expect("a system");
+            let newton = Newton::new(&system);
             for seed in 0..10 {
                 let Some(instance) = problem.instance(seed) else { panic!("{}", problem.name) };
                 let Instance { measured, parameters, near, truth } = &instance;
                 assert_eq!(problem.parameters(measured).as_ref(), Some(parameters), "{}", problem.name);
-                let root = newton(&system, near.clone(), parameters).expect("a root");
+                let root = newton.run(near.clone(), parameters).expect("a root");
                 let all = problem.geometry(&system, &root, measured);
                 let right = all.iter().find(|one| one.is_close(truth, 1e-6));
                 let right = right.unwrap_or_else(|| panic!("{}, {seed}: {truth:?}, {all:?}", problem.name));
@@ -228,6 +263,17 @@ mod tests {
                 let made = problem.parameters(&measured);
                 assert!(made.iter().flatten().all(|v| v.re.is_finite()), "{}", problem.name);
             }
+        }
+    }
+
+    #[test]
+    fn another_form_of_a_problem_has_as_many_roots() {
+        for problem in all() {
+            let other = match problem.counted {
+                Counted::Form(name) => find(name).expect("a problem").expected,
+                _ => problem.expected,
+            };
+            assert!(problem.expected == other && problem.expected > 0, "{}", problem.name);
         }
     }
 

@@ -4,7 +4,9 @@ use super::absolute::{flat, images};
 use super::geometry::{null_space, rays, vectors, Geometry};
 use super::instance::{matrix, quaternion, rotation, Instance, Random};
 use crate::geometry::{Pose, Vector};
-use nalgebra::{DMatrix, Matrix3, Matrix4, Quaternion, SMatrix, UnitQuaternion, Vector2, Vector3, Vector4};
+use nalgebra::{
+    DMatrix, DVector, Matrix3, Matrix4, Quaternion, SMatrix, UnitQuaternion, Vector2, Vector3, Vector4,
+};
 
 /// All cameras that see four points at their image points, up to four shares and distortion: columns that
 /// span the first two rows of `P`, and the matrix of the third row. Measured: image points, points.
@@ -93,7 +95,7 @@ pub(super) fn pnp_principal_point(random: &mut Random) -> Option<Instance> {
     let depths: Vec<_> = seen.iter().map(|p| p.z).collect();
     let near = [&depths, centre.as_slice(), &quaternion(&q)].concat();
     let pose = Pose { rotation: matrix(&q), translation: t };
-    let truth = Geometry { principal: Some(centre), ..Geometry::of_points(pose, &points) };
+    let truth = Geometry { principal: vec![centre], ..Geometry::of_points(pose, &points) };
     Some(Instance::plain([images, flat(&points)].concat(), near, truth))
 }
 
@@ -104,7 +106,57 @@ pub(super) fn pnp_principal_point_recovered(root: &[f64], measured: &[f64]) -> O
     let image = Vector2::new(*measured.first()?, *measured.get(1)?) - centre;
     let translation = image.push(1.0) * *root.first()? - rotation * points.first()?;
     let geometry = Geometry::of_points(Pose { rotation, translation }, &points);
-    Some(vec![Geometry { principal: Some(centre), ..geometry }])
+    Some(vec![Geometry { principal: vec![centre], ..geometry }])
+}
+
+/// The smallest principal points of the joint, root mean square.
+const SHIFT: f64 = 0.02;
+
+/// Differences to the first point of five.
+fn differences(points: &[Vector]) -> Option<Vec<Vector>> {
+    let (first, rest) = points.split_first()?;
+    Some(rest.iter().map(|p| first - p).collect())
+}
+
+/// A joint to which five points are tied by rods, seen by two cameras. The principal points are the smallest
+/// that fit by construction: they are the gradients of the constraints times multipliers. Measured: the points
+/// in the frame of each camera, the image points of the joint.
+pub(super) fn joint_2view(random: &mut Random) -> Option<Instance> {
+    let joints = [random.seen(), random.seen()];
+    let rods: Vec<f64> = (0..5).map(|_| random.between(0.5, 2.0)).collect();
+    let points = joints.map(|joint| {
+        rods.iter().map(|rod| joint + random.vector(1.0).normalize() * *rod).collect::<Vec<Vector>>()
+    });
+    let apart = [differences(&points[0])?, differences(&points[1])?];
+    // Multipliers with which nothing is gained by other depths.
+    let depths = DMatrix::from_fn(2, 4, |view, j| apart[view][j].dot(&joints[view]));
+    let free = null_space(&depths, 2)?;
+    let drawn = free * DVector::from_vec(vec![random.normal(1.0), random.normal(1.0)]);
+    let shifts = |multipliers: &DVector<f64>| {
+        [(0, -1.0), (1, 1.0)].map(|(view, sign)| {
+            let sum: Vector = apart[view].iter().zip(multipliers.iter()).map(|(d, k)| d * *k).sum();
+            sum.xy() * (sign * joints[view].z)
+        })
+    };
+    let size = shifts(&drawn).iter().map(|c| c.norm_squared()).sum::<f64>().sqrt();
+    let multipliers = drawn * (2.0 * SHIFT * random.between(0.1, 1.5) / size);
+    let principal = shifts(&multipliers).to_vec();
+    let images = joints.iter().zip(&principal).flat_map(|(p, c)| [p.x / p.z + c.x, p.y / p.z + c.y]);
+    let measured = points.iter().flat_map(flat).chain(images).collect();
+    let depths: Vec<f64> = joints.iter().map(|p| p.z).collect();
+    let shifts: Vec<f64> = principal.iter().flat_map(|c| [c.x, c.y]).collect();
+    let near = [&shifts[..], &depths, multipliers.as_slice()].concat();
+    let truth = Geometry { principal, points: joints.to_vec(), depths, ..Geometry::default() };
+    Some(Instance::plain(measured, near, truth))
+}
+
+pub(super) fn joint_2view_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
+    let depths = root.get(4..6)?.to_vec();
+    let pairs = |v: &[f64]| v.chunks_exact(2).map(|c| Vector2::new(c[0], c[1])).collect::<Vec<_>>();
+    let (principal, images) = (pairs(root.get(..4)?), pairs(measured.get(30..34)?));
+    let seen = images.iter().zip(&principal).zip(&depths);
+    let points = seen.map(|((image, centre), depth)| (image - centre).push(1.0) * *depth).collect();
+    Some(vec![Geometry { principal, points, depths, ..Geometry::default() }])
 }
 
 /// At which of two points each of three directions is.

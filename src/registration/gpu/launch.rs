@@ -86,7 +86,7 @@ impl Way {
             0 => all,
             some => some.min(all),
         };
-        let resident = context.resident_blocks(kernels.sog, THREADS)?;
+        let resident = context.resident_blocks(kernels.sog, THREADS, 0)?;
         let able = context.device().cooperative_launch && resident > 0;
         let early = context.starts_early(kernels.receive)?;
         let (cooperative, why) = match params.launch {
@@ -276,7 +276,7 @@ impl Launcher {
         round: Round,
     ) -> Result<(), GpuError> {
         let start = if self.way.early { Start::Early } else { Start::After };
-        self.queue(&self.main, kernel, Shape { grid, block, start }, memory, round)
+        self.queue(&self.main, kernel, Shape { grid, block, shared: 0, start }, memory, round)
     }
 
     fn queue(
@@ -295,7 +295,7 @@ impl Launcher {
 
 /// Blocks that start when what is before them has ended.
 fn after(blocks: u32) -> Shape {
-    Shape { grid: blocks, block: THREADS, start: Start::After }
+    Shape { grid: blocks, block: THREADS, shared: 0, start: Start::After }
 }
 
 fn arguments(memory: &Arguments, round: &Round) -> [*mut c_void; 2] {

@@ -21,19 +21,19 @@ from launch.actions import DeclareLaunchArgument
 from launch_ros.actions import Node
 
 
-def evaluate(description, context):
-    """Executes the actions; returns the nodes to start."""
-    nodes, waiting = [], list(description.entities)
+def evaluate(description, context, nodes):
+    """Executes the actions; appends the nodes to start."""
+    waiting = list(description.entities)
     undeclared = set(context.launch_configurations)
-    undeclared -= {action.name for action in waiting if isinstance(action, DeclareLaunchArgument)}
-    if undeclared:
-        raise SystemExit(f"the launch file declares no argument {', '.join(sorted(undeclared))}")
     while waiting:
         action = waiting.pop(0)
         waiting[:0] = action.visit(context)
+        if isinstance(action, DeclareLaunchArgument):
+            undeclared.discard(action.name)
         if isinstance(action, Node) and action.command:
             nodes.append(action)
-    return nodes
+    if undeclared:
+        raise SystemExit(f"the launch file declares no argument {', '.join(sorted(undeclared))}")
 
 
 def run(nodes):
@@ -60,8 +60,9 @@ def main(arguments):
     file, *words = arguments[show:]
     values = dict(word.split(":=", 1) for word in words)
     description = runpy.run_path(file)["generate_launch_description"]()
-    nodes = evaluate(description, LaunchContext(values))
+    nodes = []
     try:
+        evaluate(description, LaunchContext(values), nodes)
         if show:
             files = [{path: pathlib.Path(path).read_text() for path in node.parameter_files} for node in nodes]
             print(json.dumps([{"command": n.command, "made_files": f} for n, f in zip(nodes, files)]))

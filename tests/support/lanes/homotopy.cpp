@@ -21,35 +21,38 @@ int main() {
     std::vector<End> results(tracks);
     std::vector<Z> slots(PREPARE_SLOTS * TERMS), series((size_t)instances * C * TERMS), ends((size_t)instances * C);
     std::vector<Key> keys((size_t)tracks * IMAGES);
-    std::vector<u32> list(tracks);
+    std::vector<u32> list(tracks), marks(tracks);
     Queue queue = {77, {77, 77}, {77, 77}};
     lanes::run(PREPARE_LANES, [&] {
-        prepare(start.data(), 0, targets.data(), instances, slots.data(), series.data(), ends.data(), &queue, 1);
+        prepare(start.data(), targets.data(), instances, slots.data(), series.data(), ends.data(), &queue);
     });
-    const auto follow = [&](u32 jobs, const u32* list, u32 level, u32 mode) {
+    const auto follow = [&](u32 jobs, const u32* list, u32 level, const Settings& settings) {
         lanes::run(WARPS * WARP, [&] {
-            track(series.data(), ends.data(), starts.data(), roots, jobs, list, settings, 0, &queue, level, mode,
+            track(series.data(), ends.data(), starts.data(), roots, jobs, list, settings, 0, &queue, level,
                   points.data(), results.data());
         });
     };
-    const auto told_apart = [&](u32 level, u32 last) {
+    const auto told_apart = [&](u32 real, u32 last) {
         lanes::run(MEET_LANES, [&] {
-            meet(points.data(), results.data(), roots, instances, level, last, keys.data(), &queue, list.data());
+            meet(points.data(), results.data(), roots, instances, real, 1, last, keys.data(), marks.data(), &queue,
+                 list.data());
         });
     };
-    follow(tracks, nullptr, 0, FIRST);
+    follow(tracks, nullptr, 0, settings);
     fwrite(points.data(), sizeof(Z), points.size(), stdout);
     fwrite(results.data(), sizeof(End), results.size(), stdout);
-    // What the second half of each instance found is lost: it repeats the first half, or was given up.
+    const std::vector<Z> found = points;
+    const std::vector<End> all = results;
+    // What the second half of each instance found is lost: it repeats the first half, or ended elsewhere.
     for (u32 i = 0; i < instances; i++) {
         for (u32 k = roots / 2, from = i * roots; k < roots; k++) {
             image(k % IMAGES, &points[(size_t)(from + k - roots / 2) * N], &points[(size_t)(from + k) * N]);
-            if (k % 2) results[from + k].status = MIN_STEP;
+            if (k % 2) results[from + k].status = SINGULAR;
         }
     }
-    told_apart(1, 0);
+    told_apart(0, 0);
     // It is found again.
-    follow(0, list.data(), 1, AGAIN);
+    follow(0, list.data(), 1, settings);
     fwrite(queue.count, sizeof(u32), LEVELS, stdout);
     fwrite(points.data(), sizeof(Z), points.size(), stdout);
     fwrite(results.data(), sizeof(End), results.size(), stdout);
@@ -57,25 +60,31 @@ int main() {
     for (u32 i = 0; i < instances; i++) {
         memcpy(&points[(size_t)i * roots * N + N], &points[(size_t)i * roots * N], sizeof(Z) * N);
     }
-    told_apart(1, 1);
+    told_apart(0, 1);
     fwrite(results.data(), sizeof(End), results.size(), stdout);
-    // The roots of the last instance, the last first, by a middle.
-    const Z* target = &targets[(size_t)(instances - 1) * PARAMETERS];
-    std::vector<Z> middle(PARAMETERS);
-    for (int k = 0; k < PARAMETERS; k++) {
-        const Z way = minus(target[k], start[k]);
-        middle[k] = {start[k].re + 0.5 * way.re - 0.6 * way.im, start[k].im + 0.5 * way.im + 0.6 * way.re};
+    // Of each pair of conjugate roots the second is lost, and comes back.
+    points = found;
+    results = all;
+    for (u32 i = 0; i < instances; i++) {
+        for (u32 a = i * roots; a < (i + 1) * roots; a++) {
+            Z y[N];
+            for (int j = 0; j < N; j++) y[j] = {points[(size_t)a * N + j].re, -points[(size_t)a * N + j].im};
+            for (u32 b = a + 1; b < (i + 1) * roots; b++) {
+                bool same = false;
+                for (u32 which = 0; which < IMAGES; which++) same |= is_same(&points[(size_t)b * N], which, y);
+                if (same) results[b].status = BUDGET;
+            }
+        }
     }
-    const auto on_the_way = [&](const std::vector<Z>& from, const Z* to, u32 fresh) {
-        lanes::run(PREPARE_LANES, [&] {
-            prepare(from.data(), PARAMETERS, to, 1, slots.data(), series.data(), ends.data(), &queue, fresh);
-        });
-    };
-    for (u32 k = 0; k < roots; k++) list[k] = roots - 1 - k;
-    on_the_way(start, middle.data(), 1);
-    follow(roots, list.data(), 0, FIRST);
-    on_the_way(middle, target, 0);
-    follow(roots, list.data(), 1, ONWARD);
-    fwrite(points.data(), sizeof(Z), (size_t)roots * N, stdout);
-    fwrite(results.data(), sizeof(End), roots, stdout);
+    fwrite(results.data(), sizeof(End), results.size(), stdout);
+    told_apart(1, 1);
+    fwrite(points.data(), sizeof(Z), points.size(), stdout);
+    fwrite(results.data(), sizeof(End), results.size(), stdout);
+    // In a bow.
+    Settings aside = settings;
+    aside.bow = 0.5;
+    queue.next[0] = 0;
+    follow(tracks, nullptr, 0, aside);
+    fwrite(points.data(), sizeof(Z), points.size(), stdout);
+    fwrite(results.data(), sizeof(End), results.size(), stdout);
 }

@@ -15,6 +15,7 @@
 #define __device__
 #define __global__
 #define __shared__ static
+#define __constant__
 #define __restrict__
 #define __launch_bounds__(threads)
 

@@ -1,4 +1,4 @@
-"""Strict stand-in for ROS 2's `launch`: what launch/localization.launch.py uses of it, no more.
+"""Strict stand-in for ROS 2's `launch`: what the files in launch/ use of it, no more.
 
 It exists because `launch` cannot be had from a package registry. Signatures are those of the
 real classes: a keyword argument that these refuse is refused here by Python itself, and one that

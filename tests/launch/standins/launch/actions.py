@@ -1,6 +1,7 @@
 """Stand-ins for launch.actions."""
 
 from .conditions import Condition
+from .launch_description_sources import PythonLaunchDescriptionSource
 from .substitutions import perform
 
 
@@ -43,6 +44,21 @@ class DeclareLaunchArgument(Action):
             values[self.name] = perform(context, self._default)
         if self._choices is not None and values[self.name] not in self._choices:
             raise RuntimeError(f"argument '{self.name}' is '{values[self.name]}', not one of {self._choices}")
+
+
+class IncludeLaunchDescription(Action):
+    """Executes another launch file, whose arguments are those of this one and the ones given here."""
+
+    def __init__(self, launch_description_source, *, launch_arguments=None, condition=None):
+        super().__init__(condition=condition)
+        if not isinstance(launch_description_source, PythonLaunchDescriptionSource):
+            raise TypeError(f"not a source: {launch_description_source!r}")
+        self._source, self._arguments = launch_description_source, list(launch_arguments or [])
+
+    def execute(self, context):
+        for name, value in self._arguments:
+            context.launch_configurations[perform(context, name)] = perform(context, value)
+        return self._source.get_launch_description(context).entities
 
 
 class OpaqueFunction(Action):

@@ -1,0 +1,54 @@
+"""Plays a bag to the localization node, and to RViz if wanted, with the bag's time.
+
+ros2 launch flashreg replay.launch.py bag:=drive.mcap rate:=2 rviz:=true
+
+Arguments of localization.launch.py go on to it. Needs the Python package mcap.
+"""
+
+import os
+import sys
+
+from ament_index_python.packages import get_package_share_directory
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, OpaqueFunction
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+
+LAUNCH = os.path.join(get_package_share_directory('flashreg'), 'launch')
+
+ARGUMENTS = [
+    DeclareLaunchArgument('bag', description='MCAP file'),
+    DeclareLaunchArgument('rate', default_value='1.0', description='speed, 1 is real time'),
+    DeclareLaunchArgument('start', default_value='0.0', description='begin so many seconds into the bag'),
+    DeclareLaunchArgument('loop', default_value='false', description='begin anew at the end; time jumps back',
+                          choices=['true', 'false']),
+    DeclareLaunchArgument('pause_at_end', default_value='true', description='hold the last time on /clock',
+                          choices=['true', 'false']),
+    DeclareLaunchArgument('wait_for', default_value='/correspondences_3d3d',
+                          description='begin when this topic has a subscriber; empty: at once'),
+]
+
+
+def start_player(context):
+    """The player; in a function because its words depend on the arguments' values."""
+    def value(name):
+        return LaunchConfiguration(name).perform(context)
+
+    words = [os.path.join(LAUNCH, 'play_bag.py'), value('bag'), '--rate', value('rate'), '--start', value('start')]
+    words += ['--loop'] if value('loop') == 'true' else []
+    words += ['--pause-at-end'] if value('pause_at_end') == 'true' else []
+    words += ['--wait-for', value('wait_for')] if value('wait_for') else []
+    return [Node(executable=sys.executable, arguments=words, output='screen')]
+
+
+def generate_launch_description():
+    """Called by ros2 launch."""
+    return LaunchDescription([
+        *ARGUMENTS,
+        IncludeLaunchDescription(
+            PythonLaunchDescriptionSource(os.path.join(LAUNCH, 'localization.launch.py')),
+            launch_arguments={'use_sim_time': 'true'}.items(),
+        ),
+        OpaqueFunction(function=start_player),
+    ])
