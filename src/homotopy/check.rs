@@ -3,7 +3,8 @@
 //! can be told, however badly conditioned they are.
 
 use super::graph::{Graph, Id};
-use super::system::{distance, System};
+use super::system::{distance, largest, magnitudes, System};
+use super::track::CONDITION;
 use super::twice;
 use nalgebra::{Complex, DMatrix, DVector};
 
@@ -32,14 +33,29 @@ impl Newton {
 
     /// A step: to where, and how far relative to the coordinates; `None` if it cannot tell.
     fn step(&self, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> Option<(Vec<Complex<f64>>, f64)> {
-        let n = root.len();
         let symbols = [root, parameters].concat();
         let h = twice::evaluate(&self.graph, &self.equations, &symbols);
-        let jacobian = DMatrix::from_vec(n, n, self.graph.evaluate(&self.derivatives, &symbols));
-        let step = jacobian.lu().solve(&DVector::from_vec(h))?;
+        let step = self.jacobian(&symbols).lu().solve(&DVector::from_vec(h))?;
         let moved: Vec<_> = root.iter().zip(step.iter()).map(|(x, d)| x - d).collect();
         let far = distance(root, &moved);
         Some((moved, far))
+    }
+
+    /// Derivatives of the equations, a row each, by the unknowns.
+    fn jacobian(&self, symbols: &[Complex<f64>]) -> DMatrix<Complex<f64>> {
+        let n = self.equations.len();
+        DMatrix::from_vec(n, n, self.graph.evaluate(&self.derivatives, symbols))
+    }
+
+    /// How much relative errors of the terms of the equations may grow in the coordinates of a point, at
+    /// most; infinite where derivatives are singular.
+    fn condition(&self, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> f64 {
+        let jacobian = self.jacobian(&[root, parameters].concat());
+        let sizes = DVector::from_iterator(root.len(), magnitudes(root));
+        let terms = jacobian.map(|d| d.norm()) * &sizes;
+        let Some(inverse) = jacobian.try_inverse() else { return f64::INFINITY };
+        let growth = (inverse.map(|d| d.norm()) * terms).component_div(&sizes);
+        largest(growth.iter().copied())
     }
 
     /// How far a step moves a point, relative to its coordinates: an estimate of the error of a root.
@@ -48,8 +64,8 @@ impl Newton {
         self.step(root, parameters).map_or(f64::INFINITY, |(_, far)| far)
     }
 
-    /// The root to which a point is close: steps that become ten times smaller each, from less than
-    /// `far` on. `None` if there is none.
+    /// The regular root to which a point is close: steps that become ten times smaller each, from less
+    /// than `far` on. `None` if there is none.
     pub fn sharpen(
         &self,
         root: &[Complex<f64>],
@@ -61,7 +77,8 @@ impl Newton {
             let (moved, far) = self.step(&root, parameters).filter(|(_, far)| *far < limit)?;
             root = moved;
             if far < 1e-12 {
-                return Some(root);
+                // Newton's method comes to a curve of roots as fast.
+                return (self.condition(&root, parameters) < CONDITION).then_some(root);
             }
             limit = 0.1 * far;
         }

@@ -27,8 +27,9 @@ const TIGHTER: f64 = 20.0;
 const AT_FIRST: u32 = 4;
 /// Ways aside from the straight one: see [`Settings::bow`]. Larger ones are longer.
 const BOWS: [f64; 2] = [0.5, -0.5];
-/// Rounding may move a root of a larger condition by more than it should.
-const BLURRED: f64 = 1e8;
+/// Rounding may move a root of a larger condition by more than it should: the condition does not know of
+/// terms that cancel in the derivatives too.
+const BLURRED: f64 = 1e4;
 /// Sharpening moves a root by less.
 const FAR: f64 = 1e-3;
 

@@ -402,11 +402,20 @@ pub const SMALL: f64 = 1e-8;
 /// How far apart two roots are: the largest difference of a coordinate, relative to its size (and
 /// to a hundredth of one, or of the largest coordinate if all are small, never less than 1e-8).
 pub fn distance(a: &[Complex<f64>], b: &[Complex<f64>]) -> f64 {
-    let size = a.iter().map(|v| v.norm_sqr()).fold(0.0, f64::max).sqrt();
+    let terms = a.iter().zip(b).zip(magnitudes(a)).map(|((u, v), size)| (u - v).norm_sqr().sqrt() / size);
+    largest(terms)
+}
+
+/// The largest of numbers that are not negative. Not `max`: NaN stays.
+pub fn largest(numbers: impl IntoIterator<Item = f64>) -> f64 {
+    numbers.into_iter().fold(0.0, |most, d| if d > most || d.is_nan() { d } else { most })
+}
+
+/// What differences of the coordinates of a root are relative to.
+pub fn magnitudes(root: &[Complex<f64>]) -> impl Iterator<Item = f64> + '_ {
+    let size = root.iter().map(|v| v.norm_sqr()).fold(0.0, f64::max).sqrt();
     let floor = (0.01 * size.min(1.0)).max(SMALL);
-    let terms = a.iter().zip(b).map(|(u, v)| (u - v).norm_sqr().sqrt() / u.norm_sqr().sqrt().max(floor));
-    // Not `max`: NaN stays.
-    terms.fold(0.0, |most, d| if d > most || d.is_nan() { d } else { most })
+    root.iter().map(move |v| v.norm_sqr().sqrt().max(floor))
 }
 
 fn limit(what: &'static str, got: usize, limit: usize) -> Result<(), SystemError> {

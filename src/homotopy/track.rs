@@ -439,7 +439,7 @@ const ERROR: f64 = 1e-7;
 /// Polishing that moves a root further than this has left it.
 const MOVED: f64 = 1e-3;
 /// Relative errors of the equations may grow so much in a regular root.
-const CONDITION: f64 = 1e12;
+pub(super) const CONDITION: f64 = 1e12;
 /// Beyond this a root may be a multiple one: known to 1e-7, that has such a condition.
 const DOUBTFUL: f64 = 1e7;
 /// How far beside a root Newton's method is tried, relative to its coordinates: as far as different
