@@ -440,9 +440,11 @@ impl Solver {
     fn sharpen(&self, roots: &mut Roots, target: &[Complex<f64>]) -> bool {
         let blurred = |k: &usize| roots.at(*k).ok() && roots.at(*k).condition > BLURRED;
         let list: Vec<usize> = (0..roots.len()).filter(blurred).collect();
+        let sharp = |k: &usize| self.newton().sharpen(roots.at(*k).point, target, FAR);
+        let sharp: Vec<_> = list.par_iter().with_min_len(8).map(sharp).collect();
         let mut moved = false;
-        for k in list {
-            match self.newton().sharpen(roots.at(k).point, target, FAR) {
+        for (k, sharp) in list.into_iter().zip(sharp) {
+            match sharp {
                 Some(point) => {
                     moved |= distance(roots.at(k).point, &point) > 0.1 * SAME;
                     roots.place(k, &point);
