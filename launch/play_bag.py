@@ -15,6 +15,7 @@ import rclpy
 from mcap.reader import make_reader
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 from rosgraph_msgs.msg import Clock
 
@@ -158,6 +159,8 @@ def arguments(words):
 
 def run(name, bag, options, act, stopped=130):
     """Runs `act(node, player)` beside a spinning node; returns its exit code, or `stopped` after Ctrl-C."""
+    # Otherwise Ctrl-C takes ROS away before it is known here.
+    rclpy.init(args=sys.argv, signal_handler_options=SignalHandlerOptions.NO)
     node = rclpy.create_node(name)
     player = Player(node, bag, options.rate, options.sensors_reliable)
     executor = SingleThreadedExecutor()
@@ -203,7 +206,6 @@ def main():
     if options.wait_for and options.wait_for not in bag.types:
         print(f"error: {options.wait_for} is not played", file=sys.stderr)
         return 1
-    rclpy.init(args=sys.argv)
 
     def play(_, player):
         if options.wait_for and not wait_for(player, options.wait_for):

@@ -20,7 +20,6 @@ from geometry_msgs.msg import PoseWithCovarianceStamped
 from node_process import ROOT, write_parameters
 from poses import NANOSECONDS
 from ros_peer import wait_until
-from rosgraph_msgs.msg import Clock
 
 FILE = "launch/localization.launch.py"
 REPLAY = "launch/replay.launch.py"
@@ -137,14 +136,15 @@ def test_node_that_fails_fails_the_launch(standins, processes, tmp_path):
 
 def test_replay(standins, processes, peer, tmp_path):
     """The node lives in the bag's time and answers to it, again after time has jumped back."""
-    clocks, poses = peer.collect(Clock, "/clock"), peer.collect(PoseWithCovarianceStamped, "/pose")
+    poses = peer.collect(PoseWithCovarianceStamped, "/pose")
     process = processes(standins(f"bag:={write_bag(tmp_path / 'bag.mcap')}", "loop:=true", file=REPLAY))
     peer.wait_for_node("/flashreg")
     assert peer.get_parameter("use_sim_time")
     wait_until(lambda: len(poses) > COUNT, 30.0)
     last = (COUNT - 1) * PERIOD / NANOSECONDS
-    assert all(0 <= seconds(m.header.stamp) <= last for m in poses)
-    assert max(seconds(m.clock) for m in clocks) == pytest.approx(last)
+    stamps = [seconds(m.header.stamp) for m in poses]
+    assert min(stamps) >= 0 and max(stamps) == pytest.approx(last)
+    assert any(after < before for before, after in zip(stamps, stamps[1:]))
     assert process.stop(signal.SIGINT, timeout=15.0) == 0, process.log
 
 

@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import rclpy
 from poses import NANOSECONDS, Track, difference, nanoseconds, quaternion, transform_matrix, vector, yaw
 from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
@@ -127,7 +126,6 @@ def arguments():
 def main():
     """Plays and judges; returns the exit code."""
     options = arguments()
-    rclpy.init()
     bag = play_bag.Bag(options.bag)
 
     def act(node, player):
