@@ -5,7 +5,7 @@
 //! only an error that says by how much. Memory is bounded whatever arrives.
 
 use crate::geometry::{interpolate, Rigid, Vector};
-use crate::messages::transforms::TransformSample;
+use crate::messages::transforms::{TransformSample, TransformsView};
 use crate::messages::Stamp;
 use nalgebra::{Quaternion, UnitQuaternion};
 use std::collections::{HashMap, VecDeque};
@@ -128,6 +128,20 @@ impl TransformBuffer {
     /// An empty buffer that keeps `history` seconds of each transform.
     pub fn new(history: f64) -> Self {
         Self { links: HashMap::new(), samples: 0, history, reparented: 0 }
+    }
+
+    /// Takes the transforms of a message (CDR bytes), as far as they can be taken; the text of the first
+    /// that was refused.
+    pub fn insert_message(&mut self, cdr: &[u8], is_static: bool) -> Result<(), String> {
+        let view = TransformsView::parse(cdr).map_err(|e| e.to_string())?;
+        let mut refused = Ok(());
+        for sample in view {
+            let taken = self.insert(&sample, is_static);
+            if refused.is_ok() {
+                refused = taken.map_err(|e| e.to_string());
+            }
+        }
+        refused
     }
 
     /// Takes a transform of `/tf`, or of `/tf_static` if `is_static`: a static one holds at all

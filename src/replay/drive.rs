@@ -11,7 +11,6 @@ use crate::io::bag::{Bag, BagError, Loss};
 use crate::localizer::transforms::TransformBuffer;
 use crate::localizer::{Frame, Localizer, PoseSample};
 use crate::messages::poses::{PoseType, PoseView};
-use crate::messages::transforms::TransformsView;
 use crate::messages::Stamp;
 use crate::params::Params;
 use crate::registration::StageTimes;
@@ -252,16 +251,8 @@ impl<F: FnMut(&FrameRecord, Progress)> Worker<'_, F> {
 
     /// Transforms have come; the first that was refused.
     fn insert(&mut self, cdr: &[u8], is_static: bool) -> Result<(), String> {
-        let view = TransformsView::parse(cdr).map_err(|e| e.to_string())?;
         let mut buffer = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut refused = Ok(());
-        for sample in view {
-            let taken = buffer.insert(&sample, is_static);
-            if refused.is_ok() {
-                refused = taken.map_err(|e| e.to_string());
-            }
-        }
-        refused
+        buffer.insert_message(cdr, is_static)
     }
 
     fn put_initial_pose(&mut self, cdr: &[u8], kind: PoseType) -> Result<(), String> {

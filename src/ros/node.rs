@@ -10,7 +10,6 @@ use super::worker::{Announcer, Worker};
 use super::{lock, NodeClock};
 use crate::localizer::transforms::TransformBuffer;
 use crate::localizer::Localizer;
-use crate::messages::transforms::TransformsView;
 use crate::messages::Stamp;
 use crate::params::{InputQos, ParamError, Params};
 use crate::registration::BackendError;
@@ -233,7 +232,8 @@ fn listen(
         let mut warned: Option<Instant> = None;
         let messages = node.subscribe_raw(topic, "tf2_msgs/msg/TFMessage", qos)?;
         drain(tasks, messages, move |cdr| {
-            if let Err(error) = insert(&buffer, &cdr, is_static) {
+            let taken = lock(&buffer).insert_message(&cdr, is_static);
+            if let Err(error) = taken {
                 if warned.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
                     warned = Some(Instant::now());
                     logger.warn(&format!("{topic}: {error}"));
@@ -243,20 +243,6 @@ fn listen(
         });
     }
     Ok(())
-}
-
-/// Takes the transforms of a message; the text of the first that was refused.
-fn insert(buffer: &Mutex<TransformBuffer>, cdr: &[u8], is_static: bool) -> Result<(), String> {
-    let view = TransformsView::parse(cdr).map_err(|e| e.to_string())?;
-    let mut buffer = lock(buffer);
-    let mut refused = Ok(());
-    for sample in view {
-        let taken = buffer.insert(&sample, is_static);
-        if refused.is_ok() {
-            refused = taken.map_err(|e| e.to_string());
-        }
-    }
-    refused
 }
 
 fn drain<T: 'static>(

@@ -2,14 +2,14 @@
 
 use super::bench_registration::BenchRegistration;
 use super::params::{Choice, Preset};
-use super::say;
+use super::{say, write_json};
 use anyhow::{bail, Context};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use flashreg::gpu::device::DeviceMemory;
 use flashreg::io::correspondence_file::CorrespondenceFile;
 use flashreg::latency::Percentiles;
-use flashreg::params::{BackendChoice, Params, Value};
+use flashreg::params::{BackendChoice, Params};
 use flashreg::registration::{Correspondence, Problem, Registrar, StageTimes};
 use flashreg::simulate::planted::{planted, random_pose, ROOM, STREET};
 use rand::seq::SliceRandom;
@@ -136,7 +136,7 @@ impl Bench {
         if let Some(Of::Registration(registration)) = self.of {
             return registration.run();
         }
-        let params = self.params(self.choice.preset)?;
+        let params = self.choice.params_on(self.backend.as_deref(), self.choice.preset)?;
         let subjects = self.subjects(&params)?;
         let to_stdout = self.json.as_deref() == Some(Path::new("-"));
         let mut registrar = Registrar::new(&params)?;
@@ -174,24 +174,12 @@ impl Bench {
         }
 
         if let Some(path) = &self.json {
-            let text = serde_json::to_string(&report)?;
-            match to_stdout {
-                true => say(text),
-                false => std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?,
-            }
+            write_json(path, &report)?;
         }
         if registrar.faults() > 0 {
             bail!("the GPU failed {} times, now: {}", registrar.faults(), registrar.why());
         }
         Ok(())
-    }
-
-    fn params(&self, preset: Preset) -> anyhow::Result<Params> {
-        let mut params = self.choice.params_with(preset)?;
-        if let Some(kind) = &self.backend {
-            params.set("backend.kind", &Value::Text(kind.clone()))?;
-        }
-        Ok(params)
     }
 
     /// What is asked for, read and checked.
@@ -254,7 +242,7 @@ impl Bench {
     }
 
     fn measure(&self, registrar: &mut Registrar, mut subject: Subject) -> anyhow::Result<Line> {
-        let params = self.params(subject.preset)?;
+        let params = self.choice.params_on(self.backend.as_deref(), subject.preset)?;
         let ring = self.ring(&mut subject, &params)?;
         let frames = self.frames as usize;
         let mut line = Line {

@@ -3,7 +3,7 @@
 
 use super::bench_pairs::{self, Pair};
 use super::params::{Choice, Preset};
-use super::say;
+use super::{say, write_json};
 use anyhow::{bail, Context};
 use clap::builder::PossibleValuesParser;
 use clap::Args;
@@ -130,7 +130,8 @@ impl BenchRegistration {
         if pairs.is_empty() {
             bail!("{}: no pairs in it", self.folder.display());
         }
-        let mut by_preset = [self.params(Preset::Indoor)?, self.params(Preset::Outdoor)?];
+        let params = |preset| self.choice.params_on(self.backend.as_deref(), preset);
+        let mut by_preset = [params(Preset::Indoor)?, params(Preset::Outdoor)?];
         let mut registrar = Registrar::new(&by_preset[0])?;
         let gpu = registrar.backend() == "cuda";
         let usual = if gpu { by_preset[0].backend.batch.max(1) as usize } else { registrar.threads() };
@@ -156,11 +157,7 @@ impl BenchRegistration {
         }
         let to_stdout = self.json.as_deref() == Some(Path::new("-"));
         if let Some(path) = &self.json {
-            let text = serde_json::to_string(&report)?;
-            match to_stdout {
-                true => say(text),
-                false => std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?,
-            }
+            write_json(path, &report)?;
         }
         if !to_stdout {
             say(report.table());
@@ -169,14 +166,6 @@ impl BenchRegistration {
             bail!("the GPU failed {} times, now: {}", registrar.faults(), registrar.why());
         }
         Ok(())
-    }
-
-    fn params(&self, preset: Preset) -> anyhow::Result<Params> {
-        let mut params = self.choice.params_with(preset)?;
-        if let Some(kind) = &self.backend {
-            params.set("backend.kind", &Value::Text(kind.clone()))?;
-        }
-        Ok(params)
     }
 
     fn limits(&self, preset: Preset) -> Vec<Limit> {

@@ -1,6 +1,6 @@
 //! `flashreg hc lu`: batches of small linear systems, ours beside cuBLAS.
 
-use super::say;
+use super::{say, write_json};
 use anyhow::{bail, Context as _};
 use clap::{Args, ValueEnum};
 use flashreg::gpu::buffers::DeviceBuffer;
@@ -158,11 +158,7 @@ impl BenchLu {
         report.add_means();
         report.means.iter().for_each(|mean| print(mean.text()));
         if let Some(path) = &self.json {
-            let text = serde_json::to_string(&report)?;
-            match to_stdout {
-                true => say(text),
-                false => std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?,
-            }
+            write_json(path, &report)?;
         }
         Ok(())
     }

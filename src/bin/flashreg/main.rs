@@ -17,9 +17,12 @@ mod register;
 mod replay;
 mod simulate;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Tells a robot where it is: registers feature correspondences and says whether to trust the pose.
@@ -97,6 +100,16 @@ fn report(result: anyhow::Result<()>) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Writes a JSON object into a file, or prints it if that is `-`.
+fn write_json(path: &Path, object: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string(object)?;
+    if path == Path::new("-") {
+        say(text);
+        return Ok(());
+    }
+    std::fs::write(path, text + "\n").with_context(|| path.display().to_string())
 }
 
 /// Prints a line. A reader that has gone (`| head`) is no error.

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use flashreg::params::Params;
+use flashreg::params::{Params, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -78,6 +78,15 @@ impl Choice {
         params.apply_yaml(preset.yaml(), NODE)?;
         apply_files(&mut params, &self.params)?;
         apply_settings(&mut params, &self.set)?;
+        Ok(params)
+    }
+
+    /// The same on a backend, if one is named.
+    pub fn params_on(&self, backend: Option<&str>, preset: Preset) -> anyhow::Result<Params> {
+        let mut params = self.params_with(preset)?;
+        if let Some(kind) = backend {
+            params.set("backend.kind", &Value::Text(kind.to_owned()))?;
+        }
         Ok(params)
     }
 }

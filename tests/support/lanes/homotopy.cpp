@@ -4,13 +4,6 @@
 
 #include "homotopy.cu"
 
-template <class T>
-static std::vector<T> take(size_t count) {
-    std::vector<T> items(count);
-    if (fread(items.data(), sizeof(T), count, stdin) != count) exit(2);
-    return items;
-}
-
 int main() {
     const std::vector<u32> sizes = take<u32>(2);
     const u32 roots = sizes[0], instances = sizes[1], tracks = roots * instances;

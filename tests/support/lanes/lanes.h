@@ -158,3 +158,11 @@ inline unsigned atomicAdd(unsigned* at, unsigned by) {
     *at += by;
     return old;
 }
+
+// So many items of the standard input.
+template <class T>
+static std::vector<T> take(size_t count) {
+    std::vector<T> items(count);
+    if (fread(items.data(), sizeof(T), count, stdin) != count) exit(2);
+    return items;
+}
