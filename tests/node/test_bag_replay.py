@@ -35,8 +35,11 @@ def test_node_and_replay_give_the_same_poses(peer, start_node, processes, tmp_pa
     start_node(parameters=live, params_files=FILES)
     poses = peer.collect(PoseWithCovarianceStamped, "/pose")
     player = processes([*PLAYER, bag, "--sensors-reliable", "--pause-at-end", "--wait-for", "/correspondences_3d3d"])
-    wait_until(lambda: len(poses) == len(expected), 30.0, f"{len(expected)} poses")
+    last = max(expected)
+    wait_until(lambda: poses and nanoseconds(poses[-1].header.stamp) == last, 30.0, "the last pose")
     assert player.running, player.log
+    # Messages sent before all subscriptions are known to all are lost.
+    assert len(poses) > 0.9 * len(expected)
     for message in poses:
         p, q = message.pose.pose.position, message.pose.pose.orientation
         got, wanted = np.array([p.x, p.y, p.z, q.x, q.y, q.z, q.w]), expected[nanoseconds(message.header.stamp)]
