@@ -2,14 +2,16 @@
 //! with a status that says whether to trust it.
 //!
 //! The library knows no middleware. A room uses only rooms below it:
-//! `ros` > `replay` > `simulate` > `localizer` > `io` > `messages` > `registration` > `gpu` > `geometry`. Beside them
-//! [`homotopy`] solves systems of polynomial equations; it uses [`gpu`] and [`geometry`] only. All use
+//! `ros` > `replay` > `simulate` > `localizer` > `io` > `messages` > `estimation` > `registration` > `gpu` >
+//! `geometry`. Beside them [`homotopy`] solves systems of polynomial equations, for [`estimation`] among others;
+//! it uses [`gpu`] and [`geometry`] only. All use
 //! [`latency`], [`params`] and [`status`]; what is drawn, by [`figure`].
 //!
 //! Transforms are named `target_t_source`: `p_target = target_t_source * p_source`. Lengths are
 //! metres and angles radians unless a name says otherwise.
 #![warn(missing_docs)]
 
+pub mod estimation;
 pub mod figure;
 pub mod geometry;
 pub mod gpu;

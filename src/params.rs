@@ -101,6 +101,40 @@ words!(
     }
 );
 
+words!(
+    /// What of a camera is not known beside its pose.
+    CameraProblem {
+        /// Nothing: three points fix the pose.
+        Calibrated = "calibrated",
+        /// The focal length.
+        Focal = "focal",
+        /// The focal length and the distortion.
+        FocalRadial = "focal_radial",
+        /// The motion while the rows of the image are read.
+        RollingShutter = "rolling_shutter",
+    }
+);
+words!(
+    /// What solves minimal samples.
+    CameraSolver {
+        /// The faster one, as measured.
+        Auto = "auto",
+        /// A solver made for the problem, where there is one.
+        ClosedForm = "closed_form",
+        /// Homotopy continuation.
+        Homotopy = "homotopy",
+    }
+);
+words!(
+    /// How samples are drawn.
+    Sampling {
+        /// Every row alike.
+        Uniform = "uniform",
+        /// From the heaviest rows first (PROSAC).
+        Prosac = "prosac",
+    }
+);
+
 /// Declares the parameter groups: structs, defaults, specs, and access by name.
 macro_rules! params {
     ($($(#[doc = $gdoc:literal])+ $group:ident : $gty:ident {
@@ -232,6 +266,33 @@ params! {
         gravity: Gravity = Gravity::Off, "", Range::OneOf(Gravity::WORDS), true;
         /// A registration that takes longer is given up; 0 sets no limit.
         time_budget_ms: f64 = 0.0, "ms", Range::Within(0.0, 60000.0), true;
+    }
+    /// Poses of a camera from 2D-3D and 2D-2D correspondences.
+    camera: CameraParams {
+        /// What of the camera is not known beside its pose.
+        problem: CameraProblem = CameraProblem::Calibrated, "", Range::OneOf(CameraProblem::WORDS), false;
+        /// What solves minimal samples.
+        solver: CameraSolver = CameraSolver::Auto, "", Range::OneOf(CameraSolver::WORDS), false;
+        /// The pixels are of the rectified image: P of CameraInfo counts, and no distortion.
+        rectified: bool = false, "", Range::Any, true;
+        /// Largest reprojection error of an inlier, where pixels are given.
+        inlier_threshold_px: f64 = 4.0, "px", Range::Within(0.01, 1000.0), true;
+        /// Largest angle between an inlier and its ray, where bearings are given.
+        inlier_threshold_rad: f64 = 0.008, "rad", Range::Within(1e-6, 0.5), true;
+        /// How samples are drawn; prosac is for weights that tell good rows.
+        sampling: Sampling = Sampling::Uniform, "", Range::OneOf(Sampling::WORDS), true;
+        /// Samples are drawn until a better pose has been missed with no more than one minus this probability.
+        confidence: f64 = 0.9999, "", Range::Within(0.5, 0.999999), true;
+        /// Most samples.
+        max_samples: i64 = 100000, "", Range::Within(1.0, 10000000.0), true;
+        /// Start of the random numbers; the same one gives the same answer.
+        seed: i64 = 0, "", Range::Within(0.0, 2147483647.0), true;
+        /// An estimation that takes longer is given up; 0 sets no limit.
+        time_budget_ms: f64 = 0.0, "ms", Range::Within(0.0, 60000.0), true;
+        /// More correspondences than this are cut to the heaviest; memory is sized for it at start.
+        max_correspondences: i64 = 4096, "", Range::Within(3.0, 32768.0), false;
+        /// Frame of the view that 2D-2D correspondences refer to; relative poses are published in it.
+        reference_frame: String = "camera_reference".to_owned(), "", Range::NonEmpty, false;
     }
     /// When a pose is trusted.
     acceptance: AcceptanceParams {
