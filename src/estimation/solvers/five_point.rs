@@ -1,7 +1,7 @@
 //! The relative pose of two calibrated cameras from five points.
 
 use super::polynomial::{real_roots, Polynomial, DEGREE};
-use super::vector::{cross, dot, longest, minus, scaled, times, unit, Matrix3, Vector3};
+use super::vector::{array, cross, dot, longest, minus, scaled, times, unit, Matrix3, Vector3};
 use crate::geometry::{Pose, Vector};
 use nalgebra::Matrix3 as Rotation;
 
@@ -10,8 +10,8 @@ pub const MOST: usize = DEGREE;
 
 /// Steps of Newton's method for a pose.
 const STEPS: usize = 8;
-/// The equations are met to rounding.
-const EXACT: f64 = 1e-16;
+/// Where the equations are met so well and a step is as short, it is the last one.
+const CLOSE: f64 = 1e-11;
 /// A residual of more, the volume of a baseline and two bearings of length one, is no solution.
 const RESIDUAL: f64 = 1e-12;
 /// Poses that differ by less are the same.
@@ -48,8 +48,7 @@ const CUBIC: [[usize; 4]; 10] = [
 /// method on rotation and translation ends it. Where a pose with the same baseline and the rotation turned by half a
 /// turn about it has the points in front, that is the one.
 pub fn five_point(a: &[Vector; 5], b: &[Vector; 5], out: &mut [Pose; MOST]) -> usize {
-    let a = [0, 1, 2, 3, 4].map(|i| [a[i].x, a[i].y, a[i].z]);
-    let b = [0, 1, 2, 3, 4].map(|i| [b[i].x, b[i].y, b[i].z]);
+    let (a, b) = (arrays(a), arrays(b));
     let basis = null_space(&a, &b);
     let Some(rows) = eliminated(&basis) else { return 0 };
     let hidden = Hidden::new(&rows);
@@ -84,6 +83,10 @@ pub fn five_point(a: &[Vector; 5], b: &[Vector; 5], out: &mut [Pose; MOST]) -> u
     count
 }
 
+fn arrays(v: &[Vector; 5]) -> [Vector3; 5] {
+    [array(&v[0]), array(&v[1]), array(&v[2]), array(&v[3]), array(&v[4])]
+}
+
 /// Four orthonormal matrices `E`, row by row, with `b' E a = 0` for all pairs: what the products of the pairs
 /// leave free, by Householder's reflections.
 fn null_space(a: &[Vector3; 5], b: &[Vector3; 5]) -> [[f64; 9]; 4] {
@@ -103,7 +106,7 @@ fn null_space(a: &[Vector3; 5], b: &[Vector3; 5]) -> [[f64; 9]; 4] {
             square += m[i][k] * m[i][k];
         }
         let length = square.sqrt();
-        if !(length > 0.0) {
+        if length.is_nan() || length <= 0.0 {
             continue;
         }
         let first = m[i][i];
@@ -209,7 +212,7 @@ fn eliminated(basis: &[[f64; 9]; 4]) -> Option<[[f64; 10]; 6]> {
                 pivot = row;
             }
         }
-        if !(m[pivot][column].abs() > 0.0) {
+        if m[pivot][column].is_nan() || m[pivot][column] == 0.0 {
             return None;
         }
         m.swap(pivot, column);
@@ -227,11 +230,13 @@ fn eliminated(basis: &[[f64; 9]; 4]) -> Option<[[f64; 10]; 6]> {
             }
         }
     }
-    Some([4, 5, 6, 7, 8, 9].map(|i| {
-        let mut row = [0.0; 10];
-        row.copy_from_slice(&m[i][10..]);
-        row
-    }))
+    let mut rows = [[0.0; 10]; 6];
+    for i in 0..6 {
+        for k in 0..10 {
+            rows[i][k] = m[4 + i][10 + k];
+        }
+    }
+    Some(rows)
 }
 
 /// Three equations in `x, y, 1` whose coefficients are polynomials in `z` and `w` of degree 3, 3 and 4, that of the
@@ -339,7 +344,7 @@ impl Motion {
         for _ in 0..=STEPS {
             let Self { rotation, translation: t } = &current;
             let mut axis = [0.0; 3];
-            let sizes = t.map(f64::abs);
+            let sizes = [t[0].abs(), t[1].abs(), t[2].abs()];
             let least = if sizes[0] <= sizes[1] && sizes[0] <= sizes[2] {
                 0
             } else if sizes[1] <= sizes[2] {
@@ -362,18 +367,18 @@ impl Motion {
                 m[i] = [turn[0], turn[1], turn[2], dot(&right, &normal), dot(&down, &normal), miss];
                 size += miss.abs();
             }
-            // Also if it is no number.
-            if !(size < last) {
+            // False also if it is no number.
+            let is_better = size < last;
+            if !is_better {
                 break;
             }
             let step = solved(m);
             let next = current.moved(&step, &right, &down);
-            kept = Some(current);
-            last = size;
-            match next {
-                Some(next) if size > EXACT => current = next,
-                _ => break,
+            if size < CLOSE && step.iter().all(|v| v.abs() < CLOSE) {
+                return next;
             }
+            (kept, last) = (Some(current), size);
+            current = next?;
         }
         kept.filter(|_| last <= RESIDUAL)
     }
@@ -396,19 +401,27 @@ impl Motion {
                 rotation[i][j] = scale * (turn[i][0] * r[0][j] + turn[i][1] * r[1][j] + turn[i][2] * r[2][j]);
             }
         }
-        let shift = [0, 1, 2].map(|k| self.translation[k] - (right[k] * step[3] + down[k] * step[4]));
-        Some(Self { rotation, translation: unit(&shift)? })
+        let t = &self.translation;
+        let side = [
+            right[0] * step[3] + down[0] * step[4],
+            right[1] * step[3] + down[1] * step[4],
+            right[2] * step[3] + down[2] * step[4],
+        ];
+        Some(Self { rotation, translation: unit(&minus(t, &side))? })
     }
 
     /// Of the four motions with this essential matrix the one that has all points in front of both cameras.
     fn in_front(self, a: &[Vector3; 5], b: &[Vector3; 5]) -> Option<Self> {
         let t = &self.translation;
-        let twisted = [0, 1, 2].map(|j| {
-            let column = [0, 1, 2].map(|i| self.rotation[i][j]);
-            let along = 2.0 * dot(t, &column);
-            [0, 1, 2].map(|i| along * t[i] - column[i])
-        });
-        let twisted = [0, 1, 2].map(|i| [0, 1, 2].map(|j| twisted[j][i]));
+        // (2 t t' - 1) R
+        let r = &self.rotation;
+        let mut twisted = [[0.0; 3]; 3];
+        for j in 0..3 {
+            let along = 2.0 * (t[0] * r[0][j] + t[1] * r[1][j] + t[2] * r[2][j]);
+            for i in 0..3 {
+                twisted[i][j] = along * t[i] - r[i][j];
+            }
+        }
         for rotation in [self.rotation, twisted] {
             let (mut is_front, mut is_back) = (true, true);
             for i in 0..5 {

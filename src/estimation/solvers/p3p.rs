@@ -1,7 +1,8 @@
 //! The pose of a calibrated camera from three points.
 
-use super::vector::{cross, dot, minus, scaled, Matrix3, Vector3};
-use crate::geometry::{align_three, Pose, Vector};
+use super::vector::{array, cross, dot, minus, scaled, times, unit, Matrix3, Vector3};
+use crate::geometry::{Pose, Vector};
+use nalgebra::Matrix3 as Rotation;
 
 /// Poses that three points can have.
 pub const MOST: usize = 4;
@@ -15,8 +16,8 @@ const AT: [[usize; 3]; 3] = [[0, 3, 4], [3, 1, 5], [4, 5, 2]];
 const CUBIC_STEPS: usize = 20;
 /// Steps of Newton's method for the depths; a double root halves its error with each.
 const STEPS: usize = 8;
-/// The equations are met to rounding, relative to the longest side.
-const EXACT: f64 = 1e-15;
+/// Where the equations are met so well, relative to the longest side, and a step is as short, it is the last one.
+const CLOSE: f64 = 1e-9;
 /// A residual of more is no solution.
 const RESIDUAL: f64 = 1e-12;
 /// A discriminant below zero by less, relative to its terms, is zero but for rounding.
@@ -36,8 +37,8 @@ const SAME: f64 = 1e-9;
 /// a cubic that is farthest from the others, and each line meets a conic in up to two points. Newton's method
 /// on the three equations ends it.
 pub fn p3p(bearings: &[Vector; 3], points: &[Vector; 3], out: &mut [Pose; MOST]) -> usize {
-    let f = [0, 1, 2].map(|i| [bearings[i].x, bearings[i].y, bearings[i].z]);
-    let x = [0, 1, 2].map(|i| [points[i].x, points[i].y, points[i].z]);
+    let f = [array(&bearings[0]), array(&bearings[1]), array(&bearings[2])];
+    let x = [array(&points[0]), array(&points[1]), array(&points[2])];
     let square = |a: &Vector3, b: &Vector3| {
         let d = minus(a, b);
         dot(&d, &d)
@@ -46,7 +47,8 @@ pub fn p3p(bearings: &[Vector; 3], points: &[Vector; 3], out: &mut [Pose; MOST])
     let angles = [square(&f[0], &f[1]), square(&f[0], &f[2]), square(&f[1], &f[2])];
     let sides = [square(&x[0], &x[1]), square(&x[0], &x[2]), square(&x[1], &x[2])];
     let (widest, longest) = (angles[largest(&angles)], sides[largest(&sides)]);
-    if !(widest > 0.0 && longest > 0.0) {
+    let is_some = widest > 0.0 && longest > 0.0;
+    if !is_some {
         return 0;
     }
     let problem = Problem {
@@ -54,20 +56,52 @@ pub fn p3p(bearings: &[Vector; 3], points: &[Vector; 3], out: &mut [Pose; MOST])
         k: [angles[0] / widest, angles[1] / widest, angles[2] / widest],
         b: [sides[0] / longest, sides[1] / longest, sides[2] / longest],
     };
+    let Some(target) = frame(&x) else { return 0 };
     let mut solutions = [[0.0; 3]; MOST];
     let count = problem.solve(&mut solutions);
     let unit = longest.sqrt() / problem.sigma;
     let mut n = 0;
     for solution in solutions.iter().take(count) {
         let depths = scaled(&problem.depths(solution), unit);
-        let seen = [0, 1, 2].map(|i| Vector::from(scaled(&f[i], depths[i])));
-        let Some((pose, _)) = align_three(points, &seen) else { continue };
+        let seen = [scaled(&f[0], depths[0]), scaled(&f[1], depths[1]), scaled(&f[2], depths[2])];
+        let Some(camera) = frame(&seen) else { continue };
+        let pose = carried(&target, &camera, &x, &seen);
         if pose.is_finite() {
             out[n] = pose;
             n += 1;
         }
     }
     n
+}
+
+/// Axes of a triangle: along its first side, and along its normal; the second is between.
+fn frame(p: &[Vector3; 3]) -> Option<[Vector3; 3]> {
+    let side = minus(&p[1], &p[0]);
+    let first = unit(&side)?;
+    let third = unit(&cross(&side, &minus(&p[2], &p[0])))?;
+    Some([first, cross(&third, &first), third])
+}
+
+/// The pose that carries one of two equal triangles onto the other.
+fn carried(from: &[Vector3; 3], to: &[Vector3; 3], x: &[Vector3; 3], y: &[Vector3; 3]) -> Pose {
+    let mut rotation = [[0.0; 3]; 3];
+    for i in 0..3 {
+        for j in 0..3 {
+            rotation[i][j] = from[0][j] * to[0][i] + from[1][j] * to[1][i] + from[2][j] * to[2][i];
+        }
+    }
+    let (a, b) = (centroid(x), centroid(y));
+    let translation = minus(&b, &times(&rotation, &a));
+    Pose { rotation: Rotation::from_fn(|i, j| rotation[i][j]), translation: Vector::from(translation) }
+}
+
+fn centroid(p: &[Vector3; 3]) -> Vector3 {
+    let third = 1.0 / 3.0;
+    [
+        third * (p[0][0] + p[1][0] + p[2][0]),
+        third * (p[0][1] + p[1][1] + p[2][1]),
+        third * (p[0][2] + p[1][2] + p[2][2]),
+    ]
 }
 
 /// The equations `(p - q)^2 + k12 d1 d2 = b12`, `p^2 + k13 d1 d3 = b13`, `q^2 + k23 d2 d3 = b23` in `(p, q, r)`
@@ -163,14 +197,12 @@ impl Problem {
             let left = self.left(&x);
             let miss = [left[0] - self.b[0], left[1] - self.b[1], left[2] - self.b[2]];
             let size = miss[0].abs() + miss[1].abs() + miss[2].abs();
-            // Also if it is no number.
-            if !(size < last) {
+            // False also if it is no number.
+            let is_better = size < last;
+            if !is_better {
                 break;
             }
             (last, kept) = (size, x);
-            if size <= EXACT {
-                break;
-            }
             let d = self.depths(&x);
             let (s, k) = (self.sigma, &self.k);
             let between = 2.0 * (x[0] - x[1]);
@@ -179,7 +211,12 @@ impl Problem {
                 [2.0 * x[0] + k[1] * s * d[2], 0.0, k[1] * (d[0] + d[2])],
                 [0.0, 2.0 * x[1] + k[2] * s * d[2], k[2] * (d[1] + d[2])],
             ];
-            x = minus(&x, &solved(&slopes, &miss));
+            let step = solved(&slopes, &miss);
+            x = minus(&x, &step);
+            if size < CLOSE && dot(&step, &step) < CLOSE * CLOSE * dot(&x, &x) {
+                kept = x;
+                break;
+            }
         }
         let d = self.depths(&kept);
         (last <= RESIDUAL && d[0] > 0.0 && d[1] > 0.0 && d[2] > 0.0).then_some(kept)
@@ -198,7 +235,11 @@ fn largest(values: &[f64; 3]) -> usize {
 
 /// `a + s b`
 fn combined(a: &Conic, b: &Conic, s: f64) -> Conic {
-    [0, 1, 2, 3, 4, 5].map(|i| a[i] + s * b[i])
+    let mut sum = [0.0; 6];
+    for i in 0..6 {
+        sum[i] = a[i] + s * b[i];
+    }
+    sum
 }
 
 /// The adjugate, symmetric too.
@@ -235,9 +276,8 @@ fn isolated_root(c: &[f64; 4]) -> f64 {
     let size = q.abs();
     let quarter = size.sqrt().sqrt();
     let sixteenth = quarter.sqrt().sqrt();
-    let last = sixteenth.sqrt().sqrt();
-    // The third root but for a little: 1/3 = 1/4 + 1/16 + 1/64 + ...
-    let third = quarter * sixteenth * last;
+    // The third root but for little: 1/3 = 1/4 + 1/16 + ...
+    let third = quarter * sixteenth;
     // Not below the root, from where Newton's method comes down to it.
     let mut t = if p < 0.0 {
         let twice = 2.0 * (-p / 3.0).sqrt();
@@ -287,7 +327,12 @@ fn lines(first: &Conic, second: &Conic) -> Option<[Vector3; 2]> {
     }
     // Where the lines meet, p: the adjugate is -p p'. A double line has none but for rounding.
     let size = (-adjugate[k]).sqrt();
-    let p = if size > 0.0 { [0, 1, 2].map(|i| adjugate[AT[k][i]] / size) } else { [0.0; 3] };
+    let mut p = [0.0; 3];
+    if size > 0.0 {
+        for i in 0..3 {
+            p[i] = adjugate[AT[k][i]] / size;
+        }
+    }
     let n: Matrix3 = [
         [m[0], m[3] - p[2], m[4] + p[1]],
         [m[3] + p[2], m[1], m[5] - p[0]],
@@ -318,24 +363,25 @@ fn meet(line: &Vector3, conic: &Conic) -> Option<[Vector3; 2]> {
     if discriminant < 0.0 && discriminant > -DOUBLE * (b * b + (a * c).abs()) {
         discriminant = 0.0;
     }
-    // Also if it is no number.
-    if !(discriminant >= 0.0) {
+    if discriminant.is_nan() || discriminant < 0.0 {
         return None;
     }
     let root = discriminant.sqrt();
     let w = if b < 0.0 { root - b } else { -root - b };
-    Some([[w, a], [c, w]].map(|[first, second]| {
-        let mut x = [0.0; 3];
-        (x[i], x[j], x[k]) = (first, second, u * first + v * second);
-        x
-    }))
+    let mut points = [[0.0; 3]; 2];
+    (points[0][i], points[0][j], points[0][k]) = (w, a, u * w + v * a);
+    (points[1][i], points[1][j], points[1][k]) = (c, w, u * c + v * w);
+    Some(points)
 }
 
 /// The solution of three linear equations.
 fn solved(rows: &Matrix3, right: &Vector3) -> Vector3 {
     let columns = [cross(&rows[1], &rows[2]), cross(&rows[2], &rows[0]), cross(&rows[0], &rows[1])];
     let determinant = dot(&rows[0], &columns[0]);
-    [0, 1, 2].map(|i| {
-        (columns[0][i] * right[0] + columns[1][i] * right[1] + columns[2][i] * right[2]) / determinant
-    })
+    let mut x = [0.0; 3];
+    for i in 0..3 {
+        let sum = columns[0][i] * right[0] + columns[1][i] * right[1] + columns[2][i] * right[2];
+        x[i] = sum / determinant;
+    }
+    x
 }

@@ -4,43 +4,141 @@
 pub(super) const DEGREE: usize = 10;
 /// Coefficients, that of the power `k` at `k`.
 pub(super) type Polynomial = [f64; DEGREE + 1];
+/// Values at the nodes of a control polygon (Bernstein's basis): the polynomial has no more roots in the piece than the
+/// polygon has, and as many but for an even number.
+type Polygon = [f64; DEGREE + 1];
 
+/// Pieces are halved at most so often; where two roots are closer than that, both ends are given.
+const HALVINGS: usize = 20;
+/// Steps to a root in its bracket; a double has not more digits if each is a halving.
+const STEPS: usize = 60;
 /// How far a step of Newton's method may be the last one.
-const CLOSE: f64 = 1e-9;
-/// A bracket is halved at most so often; a double has not more digits.
-const HALVINGS: usize = 60;
-/// A polynomial that comes so close to zero between two roots of its derivative, relative to its
-/// coefficients, may have two roots there but for rounding.
-const TOUCH: f64 = 1e-9;
+const CLOSE: f64 = 1e-8;
 
-/// Horner's scheme.
-fn value(c: &Polynomial, degree: usize, x: f64) -> f64 {
-    let mut sum = c[degree];
-    for k in (0..degree).rev() {
-        sum = sum * x + c[k];
+/// `binomial(i, k) / binomial(DEGREE, k)`: by which the coefficient `k` counts in the node `i`.
+const NODES: [Polygon; DEGREE + 1] = nodes();
+
+const fn nodes() -> [Polygon; DEGREE + 1] {
+    let mut table = [[0.0; DEGREE + 1]; DEGREE + 1];
+    let mut i = 0;
+    while i <= DEGREE {
+        table[i][0] = 1.0;
+        let mut k = 1;
+        while k <= i {
+            table[i][k] = table[i][k - 1] * (i + 1 - k) as f64 / (DEGREE + 1 - k) as f64;
+            k += 1;
+        }
+        i += 1;
     }
-    sum
+    table
 }
 
-/// The root between `low` and `high`, where the polynomial has values of different sign: Newton's method,
-/// held in the bracket.
-fn between(c: &Polynomial, slope: &Polynomial, degree: usize, bracket: [f64; 2], is_rising: bool) -> f64 {
-    let [mut low, mut high] = bracket;
-    let mut x = 0.5 * (low + high);
-    for _ in 0..HALVINGS {
-        let v = value(c, degree, x);
-        if v == 0.0 {
-            break;
+/// Part of [0, 1].
+#[derive(Clone, Copy)]
+struct Piece {
+    polygon: Polygon,
+    low: f64,
+    width: f64,
+    /// How often it may be halved.
+    halvings: usize,
+}
+
+/// The real roots in [-1, 1], and places where the polynomial touches zero but for rounding; how many. A
+/// polynomial without a number in it has none.
+///
+/// Pieces are halved until their control polygons cross zero once or never (Lane and Riesenfeld 1981).
+pub(super) fn real_roots(c: &Polynomial, roots: &mut Polynomial) -> usize {
+    let mut n = 0;
+    for sign in [1.0, -1.0] {
+        let mut form = *c;
+        for k in (1..=DEGREE).step_by(2) {
+            form[k] *= sign;
         }
-        if (v < 0.0) == is_rising {
-            low = x;
-        } else {
-            high = x;
+        let mut polygon = [0.0; DEGREE + 1];
+        for i in 0..=DEGREE {
+            let mut sum = form[0];
+            for k in 1..=i {
+                sum += NODES[i][k] * form[k];
+            }
+            polygon[i] = sum;
         }
-        let mut next = x - v / value(slope, degree - 1, x);
-        if !(next > low && next < high) {
-            next = 0.5 * (low + high);
+        let mut piece = Piece { polygon, low: 0.0, width: 1.0, halvings: HALVINGS };
+        let mut waiting = [piece; HALVINGS];
+        let mut count = 0;
+        loop {
+            let crossings = crossings(&piece.polygon);
+            if crossings > 1 && piece.halvings > 0 {
+                let (left, right) = piece.halved();
+                waiting[count] = right;
+                count += 1;
+                piece = left;
+                continue;
+            }
+            if crossings == 1 && n <= DEGREE {
+                roots[n] = sign * root(&form, &piece);
+                n += 1;
+            } else if crossings > 1 && n < DEGREE {
+                roots[n] = sign * piece.low;
+                roots[n + 1] = sign * (piece.low + piece.width);
+                n += 2;
+            }
+            if count == 0 {
+                break;
+            }
+            count -= 1;
+            piece = waiting[count];
         }
+    }
+    n
+}
+
+/// How often the sign changes from node to node.
+fn crossings(polygon: &Polygon) -> usize {
+    let mut n = 0;
+    for k in 0..DEGREE {
+        n += usize::from((polygon[k] < 0.0) != (polygon[k + 1] < 0.0));
+    }
+    n
+}
+
+impl Piece {
+    /// De Casteljau's scheme.
+    fn halved(&self) -> (Self, Self) {
+        let (mut left, mut right) = (self.polygon, self.polygon);
+        for k in 1..=DEGREE {
+            for i in 0..=DEGREE - k {
+                right[i] = 0.5 * (right[i] + right[i + 1]);
+            }
+            left[k] = right[0];
+        }
+        let (width, halvings) = (0.5 * self.width, self.halvings - 1);
+        let low = self.low + width;
+        (Self { polygon: left, width, halvings, ..*self }, Self { polygon: right, low, width, halvings })
+    }
+}
+
+/// The only root in a piece: Newton's method from where the control polygon crosses zero, held in the bracket.
+fn root(c: &Polynomial, piece: &Piece) -> f64 {
+    let polygon = &piece.polygon;
+    let is_rising = polygon[0] < 0.0;
+    let mut k = 0;
+    while k < DEGREE - 1 && (polygon[k + 1] < 0.0) == is_rising {
+        k += 1;
+    }
+    let share = (k as f64 + polygon[k] / (polygon[k] - polygon[k + 1])) / DEGREE as f64;
+    let (mut low, mut high) = (piece.low, piece.low + piece.width);
+    let mut x = low + share * piece.width;
+    for _ in 0..STEPS {
+        let (mut value, mut slope) = (c[DEGREE], 0.0);
+        for k in (0..DEGREE).rev() {
+            slope = slope * x + value;
+            value = value * x + c[k];
+        }
+        let is_below = (value < 0.0) == is_rising;
+        low = if is_below { x } else { low };
+        high = if is_below { high } else { x };
+        let newton = x - value / slope;
+        let next = if newton >= low && newton <= high { newton } else { 0.5 * (low + high) };
         let step = next - x;
         x = next;
         if step < CLOSE && step > -CLOSE {
@@ -48,59 +146,6 @@ fn between(c: &Polynomial, slope: &Polynomial, degree: usize, bracket: [f64; 2],
         }
     }
     x
-}
-
-/// The real roots in [-1, 1], in ascending order, and places where the polynomial touches zero but for rounding;
-/// how many.
-///
-/// Between two neighbouring roots of the derivative a polynomial has one root at most: the roots of all
-/// derivatives are found from the linear one upwards. A polynomial without a number in it has no roots.
-pub(super) fn real_roots(c: &Polynomial, roots: &mut Polynomial) -> usize {
-    // All derivatives, by degree.
-    let mut forms = [[0.0; DEGREE + 1]; DEGREE + 1];
-    forms[DEGREE] = *c;
-    for d in (1..DEGREE).rev() {
-        for k in 0..=d {
-            forms[d][k] = forms[d + 1][k + 1] * (k + 1) as f64;
-        }
-    }
-    let mut size = 0.0;
-    for v in c {
-        size += v.abs();
-    }
-    forms[0][0] = forms[1][1];
-    let mut count = 0;
-    for d in 1..=DEGREE {
-        let form = &forms[d];
-        let mut found = [0.0; DEGREE + 1];
-        let mut n = 0;
-        let mut low = -1.0;
-        let mut at_low = value(form, d, low);
-        // Falls towards zero, or rises to it, before `low`.
-        let mut approached = false;
-        for k in 0..=count {
-            let high = if k < count { roots[k] } else { 1.0 };
-            let at_high = value(form, d, high);
-            if (at_low < 0.0 && at_high >= 0.0) || (at_low > 0.0 && at_high <= 0.0) {
-                if n < DEGREE {
-                    found[n] = between(form, &forms[d - 1], d, [low, high], at_low < 0.0);
-                    n += 1;
-                }
-                approached = false;
-            } else {
-                let nearer = at_high.abs() < at_low.abs();
-                if d == DEGREE && approached && !nearer && at_low.abs() <= TOUCH * size && n < DEGREE {
-                    found[n] = low;
-                    n += 1;
-                }
-                approached = nearer;
-            }
-            (low, at_low) = (high, at_high);
-        }
-        *roots = found;
-        count = n;
-    }
-    count
 }
 
 #[cfg(test)]
@@ -125,8 +170,9 @@ mod tests {
         let mut roots = [0.0; DEGREE + 1];
         let n = real_roots(&product(&known), &mut roots);
         assert_eq!(n, 7);
+        roots[..7].sort_by(f64::total_cmp);
         for (root, truth) in roots.iter().zip(&known[1..8]) {
-            assert!((root - truth).abs() < 1e-9, "{root} {truth}");
+            assert!((root - truth).abs() < 1e-12, "{root} {truth}");
         }
     }
 
@@ -136,7 +182,7 @@ mod tests {
         let mut roots = [0.0; DEGREE + 1];
         let n = real_roots(&product(&known), &mut roots);
         assert!((2..=4).contains(&n), "{n}");
-        let at = |truth: f64| roots[..n].iter().filter(|r| (**r - truth).abs() < 1e-6).count();
+        let at = |truth: f64| roots[..n].iter().filter(|r| (**r - truth).abs() < 1e-4).count();
         assert!(at(0.25) >= 1 && at(-0.6) >= 1 && at(0.25) + at(-0.6) == n, "{roots:?}");
     }
 

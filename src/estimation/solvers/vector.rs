@@ -1,8 +1,14 @@
 //! Products of vectors and matrices of three, written out in the order in which they are rounded.
 
+use crate::geometry::Vector;
+
 pub(super) type Vector3 = [f64; 3];
 /// Rows.
 pub(super) type Matrix3 = [[f64; 3]; 3];
+
+pub(super) fn array(v: &Vector) -> Vector3 {
+    [v.x, v.y, v.z]
+}
 
 pub(super) fn dot(a: &Vector3, b: &Vector3) -> f64 {
     a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
