@@ -13,6 +13,7 @@
 mod estimator;
 mod problem;
 mod result;
+pub mod solvers;
 
 pub use estimator::Estimator;
 pub use problem::{AbsoluteProblem, AbsoluteRow, RelativeProblem, RelativeRow, Sight};
