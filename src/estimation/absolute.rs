@@ -296,8 +296,7 @@ impl Model for Absolute {
             return;
         };
         let mut poses = [Pose::identity(); 4];
-        let count =
-            p3p(&[a.bearing, b.bearing, c.bearing], &[a.point, b.point, c.point], &mut poses);
+        let count = p3p(&[a.bearing, b.bearing, c.bearing], &[a.point, b.point, c.point], &mut poses);
         out.extend(poses.iter().take(count));
     }
 

@@ -5,8 +5,8 @@
 
 use super::model::{Delta, Model, Scored, Search, Stop};
 use super::refine::{Effort, Refined, Refiner};
-use super::sampler::Sampler;
 use super::result::StageTimes;
+use super::sampler::Sampler;
 use crate::params::{CameraParams, Sampling};
 use crate::registration::lanes::Deadline;
 use std::time::Instant;
@@ -129,7 +129,8 @@ impl<H: Copy + Send + Sync> Consensus<H> {
             let round = wanted.clamp(FIRST_ROUND, LARGEST_ROUND) as usize * M::SAMPLE;
             while self.samples.len() < round && self.sampler.drawn() < goal.samples {
                 let start = self.samples.len();
-                if self.sampler.draw(model, &mut self.samples) && model.is_degenerate(&self.samples[start..]) {
+                if self.sampler.draw(model, &mut self.samples) && model.is_degenerate(&self.samples[start..])
+                {
                     self.samples.truncate(start);
                 }
             }

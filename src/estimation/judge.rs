@@ -82,8 +82,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
         let most = camera.max_samples.max(1) as u64;
         let goal = Goal { missed: 1.0 - camera.confidence, samples: most, inliers: None };
         search.load(model)?;
-        let spent =
-            consensus.explore(model, search, 0..n as u32, goal, camera, task.deadline, clock)?;
+        let spent = consensus.explore(model, search, 0..n as u32, goal, camera, task.deadline, clock)?;
         (out.samples, out.hypotheses, out.missed) = (spent.samples, spent.hypotheses, spent.missed);
         let best = self.finish(model, consensus);
         let verdict = match &best {
@@ -171,9 +170,13 @@ impl<H: Copy + Send + Sync> Judge<H> {
             let independent = counts[cut].min(out.independent_inliers);
             trials + log10_poisson_tail(independent as f64 - M::SAMPLE as f64, mean(cut))
         };
-        let (cut, log10) = (0..CUTS.len())
-            .map(|cut| (cut, alarms(cut)))
-            .fold((0, f64::INFINITY), |a, b| if b.1 < a.1 { b } else { a });
+        let (cut, log10) = (0..CUTS.len()).map(|cut| (cut, alarms(cut))).fold((0, f64::INFINITY), |a, b| {
+            if b.1 < a.1 {
+                b
+            } else {
+                a
+            }
+        });
         out.log10_false_alarms = log10;
 
         let variance = self.variance::<M>(square);

@@ -97,7 +97,11 @@ pub(crate) trait Model: Residuals {
     /// The pose in the frames of the caller.
     fn pose(&self, h: &Self::Hypothesis) -> Rigid;
     /// A calibration that is wrong, told by what fits better with another.
-    fn miscalibrated(&self, best: &Refined<Self::Hypothesis>, refiner: &mut Refiner) -> Option<(Status, Reason)> {
+    fn miscalibrated(
+        &self,
+        best: &Refined<Self::Hypothesis>,
+        refiner: &mut Refiner,
+    ) -> Option<(Status, Reason)> {
         let _ = (best, refiner);
         None
     }

@@ -43,7 +43,12 @@ pub(crate) struct View {
 impl View {
     fn new(sight: &super::Sight) -> Option<Self> {
         let tangents = scene::tangents(&sight.metric)?;
-        Some(Self { bearing: sight.bearing, metric: sight.metric, tangents, angle: scene::angle(&sight.metric) })
+        Some(Self {
+            bearing: sight.bearing,
+            metric: sight.metric,
+            tangents,
+            angle: scene::angle(&sight.metric),
+        })
     }
 }
 
@@ -99,8 +104,7 @@ impl Relative {
             };
             let view = |sight| View::new(sight).unwrap_or_else(|| still(sight));
             let (current, reference) = (view(&row.sight), view(&row.reference));
-            let (b1, b2, t1, t2) =
-                (current.bearing, reference.bearing, current.tangents, reference.tangents);
+            let (b1, b2, t1, t2) = (current.bearing, reference.bearing, current.tangents, reference.tangents);
             let mut numbers = [0.0; 19];
             let all = b1.iter().chain(b2.iter()).chain(t1.iter()).chain(t2.iter());
             numbers.iter_mut().zip(all).for_each(|(number, value)| *number = *value);

@@ -17,7 +17,8 @@ pub(crate) fn angle(metric: &Matrix2x3<f64>) -> f64 {
 /// The changes of direction of one threshold: `metric * tangents` is one, `bearing . tangents` zero. `None`:
 /// the metric has no such directions.
 pub(crate) fn tangents(metric: &Matrix2x3<f64>) -> Option<Matrix3x2<f64>> {
-    let [a, b, d] = [metric.row(0).norm_squared(), metric.row(0).dot(&metric.row(1)), metric.row(1).norm_squared()];
+    let [a, b, d] =
+        [metric.row(0).norm_squared(), metric.row(0).dot(&metric.row(1)), metric.row(1).norm_squared()];
     let det = a * d - b * b;
     let inverse = nalgebra::Matrix2::new(d, -b, -b, a) / det;
     let t = metric.transpose() * inverse;
@@ -34,10 +35,7 @@ pub(crate) fn cell(bearing: &Vector, angle: f64) -> [i64; 2] {
 }
 
 /// How many are different.
-pub(crate) fn count_distinct(
-    cells: impl Iterator<Item = [i64; 2]>,
-    work: &mut Vec<[i64; 2]>,
-) -> usize {
+pub(crate) fn count_distinct(cells: impl Iterator<Item = [i64; 2]>, work: &mut Vec<[i64; 2]>) -> usize {
     work.clear();
     work.extend(cells);
     work.sort_unstable();
