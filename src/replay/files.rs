@@ -8,8 +8,8 @@ use super::{FrameRecord, Run};
 use crate::figure::FigureError;
 use crate::geometry::Rigid;
 use crate::io::trajectory::write_tum_line;
+use crate::localizer::Stages;
 use crate::messages::Stamp;
-use crate::registration::StageTimes;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ const COLUMNS: [&str; 17] = [
 ];
 
 fn write_frames(out: &mut impl Write, frames: &[FrameRecord], evaluation: &Evaluation) -> io::Result<()> {
-    let stages = ["parse"].iter().chain(&StageTimes::NAMES).chain(&["total"]);
+    let stages = ["parse"].iter().chain(&Stages::NAMES).chain(&["total"]);
     let stages: Vec<String> = stages.map(|stage| format!("{stage}_us")).collect();
     writeln!(out, "{},{}", COLUMNS.join(","), stages.join(","))?;
     for (frame, beside) in frames.iter().zip(&evaluation.frames) {
@@ -159,7 +159,8 @@ fn write_frames(out: &mut impl Write, frames: &[FrameRecord], evaluation: &Evalu
         }
         write!(out, ",{},{}", frame.correspondences, frame.inliers)?;
         write!(out, ",{:.3},{:.6}", frame.log10_false_alarms, frame.margin)?;
-        for us in [frame.parse_us].iter().chain(&frame.stages.values()).chain(&[frame.total_us]) {
+        let stages = Stages::NAMES.map(|name| frame.stages.get(name).unwrap_or_default());
+        for us in [frame.parse_us].iter().chain(&stages).chain(&[frame.total_us]) {
             write!(out, ",{us:.1}")?;
         }
         writeln!(out)?;

@@ -1,7 +1,7 @@
 //! Times of the stages.
 
 use crate::latency::Percentiles;
-use crate::registration::StageTimes;
+use crate::localizer::Stages;
 use crate::replay::FrameRecord;
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +24,8 @@ pub const TOTAL: &str = "total";
 pub(super) fn stages(frames: &[FrameRecord]) -> Vec<StageLatency> {
     let registered = || frames.iter().filter(|frame| frame.stages.total() > 0.0);
     let mut all = vec![stage("parse", frames.iter().map(|frame| frame.parse_us))];
-    for (i, name) in StageTimes::NAMES.iter().enumerate() {
-        let times = registered().filter_map(|frame| frame.stages.values().get(i).copied());
+    for name in Stages::NAMES {
+        let times = registered().filter_map(|frame| frame.stages.get(name));
         all.push(stage(name, times));
     }
     all.push(stage(TOTAL, frames.iter().map(|frame| frame.total_us)));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::localizer::Input;
 use crate::messages::Stamp;
 use crate::registration::StageTimes;
 use crate::replay::Estimate;
@@ -21,6 +22,8 @@ fn frame(index: usize, map_t_base: Option<Rigid>) -> FrameRecord {
     let estimate =
         map_t_base.map(|map_t_base| Estimate { map_t_base, covariance: Matrix6::from_diagonal(&variances) });
     FrameRecord {
+        input: Input::Points3d3d,
+        relative: None,
         stamp: stamp(10.0 + 0.1 * index as f64),
         arrived: stamp(10.05 + 0.1 * index as f64),
         status: if estimate.is_some() { Status::Ok } else { Status::LowInliers },
@@ -30,7 +33,7 @@ fn frame(index: usize, map_t_base: Option<Rigid>) -> FrameRecord {
         log10_false_alarms: -20.0,
         margin: 0.5,
         parse_us: 100.0,
-        stages: StageTimes { fog: 1000.0 * index as f64, ..StageTimes::default() },
+        stages: StageTimes { fog: 1000.0 * index as f64, ..StageTimes::default() }.into(),
         total_us: 1000.0 * (index + 1) as f64,
     }
 }
