@@ -5,7 +5,7 @@ mod common;
 
 use common::{encode_transforms, honest_rows, Cloud, SIX};
 use flashreg::localizer::transforms::TransformError;
-use flashreg::localizer::{InitialPoseError, Input, Localizer, PoseSample};
+use flashreg::localizer::{InitialPoseError, Input, Localizer, Missing, PoseSample};
 use flashreg::messages::transforms::TransformsView;
 use flashreg::messages::Stamp;
 use flashreg::params::{Params, StampZero};
@@ -190,13 +190,13 @@ fn a_transform_is_unknown_at_the_stamp() {
     hear_odometry(&late, 99.0, 99.9);
     let cdr = cloud().encode();
     assert!(
-        matches!(late.needs(&cdr, at(NOW)), Err(TransformError::Future { by, .. }) if (by - 0.1).abs() < 1e-9)
+        matches!(late.needs(Input::Points3d3d, &cdr, at(NOW)), Err(Missing::Transform(TransformError::Future { by, .. })) if (by - 0.1).abs() < 1e-9)
     );
     let words = "transform 'odom' -> 'base_link' is known only until 0.100 s before the stamp";
     assert_refused(&mut late, &cdr, status, words, counter);
     // It is tried again with each message.
     hear_odometry(&late, 100.0, 100.1);
-    assert_eq!(late.needs(&cdr, at(NOW)), Ok(()));
+    assert_eq!(late.needs(Input::Points3d3d, &cdr, at(NOW)), Ok(()));
     assert!(late.handle(Input::Points3d3d, &cdr, at(NOW)).registered);
 }
 
@@ -205,10 +205,10 @@ fn a_message_that_is_refused_anyway_waits_for_no_transform() {
     let localizer = localizer(|_| {});
     let mut stale = cloud();
     stale.frame = "radar".into();
-    assert!(localizer.needs(&stale.encode(), at(NOW)).is_err());
+    assert!(localizer.needs(Input::Points3d3d, &stale.encode(), at(NOW)).is_err());
     stale.stamp = at(50.0);
-    assert_eq!(localizer.needs(&stale.encode(), at(NOW)), Ok(()));
-    assert_eq!(localizer.needs(&[1, 2, 3], at(NOW)), Ok(()));
+    assert_eq!(localizer.needs(Input::Points3d3d, &stale.encode(), at(NOW)), Ok(()));
+    assert_eq!(localizer.needs(Input::Points3d3d, &[1, 2, 3], at(NOW)), Ok(()));
 }
 
 #[test]
@@ -222,7 +222,10 @@ fn a_clock_that_goes_back_clears_the_buffers() {
     assert_eq!((localizer.generation(), localizer.counters().get(Counter::ClockJumps)), (1, 1));
     assert_eq!(localizer.category(at(20.0)), Status::WaitingInput);
     localizer.clock(at(NOW));
-    assert!(matches!(localizer.needs(&cdr, at(NOW)), Err(TransformError::UnknownFrame(_))));
+    assert!(matches!(
+        localizer.needs(Input::Points3d3d, &cdr, at(NOW)),
+        Err(Missing::Transform(TransformError::UnknownFrame(_)))
+    ));
     // The clock as a message brings it counts as well.
     localizer.handle(Input::Points3d3d, &cdr, at(NOW - 5.0));
     assert_eq!((localizer.generation(), localizer.counters().get(Counter::ClockJumps)), (2, 2));

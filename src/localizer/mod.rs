@@ -12,6 +12,7 @@
 //! The first step that cannot go on names the status and counts it. A failure never gives a pose,
 //! an identity, or a stamp of the present.
 
+mod cameras;
 mod channel;
 mod covariance;
 mod found;
@@ -32,13 +33,14 @@ pub use input::Input;
 pub use per_input::PerInput;
 pub use queue::{Pending, Queue};
 pub use stages::Stages;
+pub use state::Missing;
 
 use self::found::Found;
 use self::state::State;
-use self::transforms::{TransformBuffer, TransformError};
+use self::transforms::TransformBuffer;
 use crate::estimation::Estimator;
 use crate::geometry::Point;
-use crate::messages::Stamp;
+use crate::messages::{MessageError, Stamp};
 use crate::params::Params;
 use crate::registration::{BackendError, Correspondence, Registrar};
 use crate::status::{Counter, Counters, Status};
@@ -77,9 +79,9 @@ impl Localizer {
         self.state.clock(now)
     }
 
-    /// Whether the transforms that a message needs are known: the caller may wait up to `tf.wait_sec` for them.
-    /// Cheap. A message that will be refused for another reason needs nothing.
-    pub fn needs(&self, input: Input, cdr: &[u8], now: Stamp) -> Result<(), TransformError> {
+    /// Whether the transforms that a message needs, and the calibration of its camera, are known: the caller may
+    /// wait up to `tf.wait_sec` for them. Cheap. A message that will be refused for another reason needs nothing.
+    pub fn needs(&self, input: Input, cdr: &[u8], now: Stamp) -> Result<(), Missing> {
         self.state.needs(input, cdr, now)
     }
 
@@ -101,9 +103,11 @@ impl Localizer {
 
     /// Takes the calibration of a camera (`camera_info`, CDR bytes) in place of the one before of the same frame.
     /// One that cannot be used takes its place too: what needs it is refused then.
-    pub fn handle_camera_info(&mut self, cdr: &[u8]) -> Result<(), String> {
-        let _ = cdr;
-        Ok(())
+    ///
+    /// # Errors
+    /// Why it cannot be used; it is counted.
+    pub fn handle_camera_info(&mut self, cdr: &[u8]) -> Result<(), MessageError> {
+        self.state.take_camera_info(cdr)
     }
 
     /// The answer to the last message.

@@ -1,5 +1,6 @@
 //! State of the localizer between messages, and the way of a message through it.
 
+use super::cameras::Cameras;
 use super::channel::Channels;
 use super::covariance;
 use super::found::Found;
@@ -11,6 +12,7 @@ use crate::estimation::{AbsoluteProblem, RelativeProblem};
 use crate::geometry::{Rigid, Vector};
 use crate::messages::correspondences::CorrespondenceView;
 use crate::messages::point_cloud::PointCloudView;
+use crate::messages::sights::{AbsoluteView, RelativeView, Thresholds};
 use crate::messages::{MessageError, Stamp};
 use crate::params::{Gravity, Params, StampZero, TfMode};
 use crate::registration::Problem;
@@ -27,6 +29,7 @@ const JUMP_SEC: f64 = 1.0;
 pub(super) struct State {
     pub(super) params: Params,
     pub(super) transforms: Arc<Mutex<TransformBuffer>>,
+    cameras: Cameras,
     names: Names,
     pub(super) problems: Problems,
     pub(super) frame: Frame,
@@ -83,6 +86,7 @@ impl State {
         let (points, sights) = (params.registration.max_correspondences, params.camera.max_correspondences);
         Self {
             transforms: Arc::new(Mutex::new(TransformBuffer::new(params.tf.buffer_sec))),
+            cameras: Cameras::new(params.camera.rectified),
             names,
             problems: Problems {
                 points: Problem::with_capacity(rows(points)),
@@ -103,6 +107,7 @@ impl State {
 
     pub(super) fn set_params(&mut self, params: &Params) {
         let old = std::mem::replace(&mut self.params, params.clone());
+        self.cameras.set_rectified(params.camera.rectified);
         self.params.frames = old.frames;
         self.params.tf.mode = old.tf.mode;
         self.params.tf.buffer_sec = old.tf.buffer_sec;
@@ -196,11 +201,24 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn needs(&self, input: Input, cdr: &[u8], now: Stamp) -> Result<(), TransformError> {
+    pub(super) fn needs(&self, input: Input, cdr: &[u8], now: Stamp) -> Result<(), Missing> {
         let Ok(cloud) = PointCloudView::parse(cdr) else { return Ok(()) };
-        match self.stamp_of(&cloud, now) {
-            Ok(stamp) if self.active => self.mount(input, cloud.frame, stamp).map(drop),
-            _ => Ok(()),
+        let Ok(stamp) = self.stamp_of(&cloud, now) else { return Ok(()) };
+        if !self.active {
+            return Ok(());
+        }
+        self.mount(input, cloud.frame, stamp)?;
+        if input == Input::Points3d3d || self.cameras.get(cloud.frame).is_some() {
+            return Ok(());
+        }
+        let (frame, little) = (cloud.frame, self.params.input.force_little_endian);
+        let needs_camera_info = match input.is_absolute() {
+            true => AbsoluteView::new(cloud, little).is_ok_and(|view| view.needs_camera_info()),
+            false => RelativeView::new(cloud, little).is_ok_and(|view| view.needs_camera_info()),
+        };
+        match needs_camera_info {
+            true => Err(Missing::CameraInfo(frame.to_owned())),
+            false => Ok(()),
         }
     }
 
@@ -287,25 +305,48 @@ impl State {
 
     /// Rows of the message -> problem.
     fn fill(&mut self, cloud: PointCloudView) -> Result<(), MessageError> {
-        let force_little_endian = self.params.input.force_little_endian;
-        let max = self.params.registration.max_correspondences.max(0) as usize;
-        let Problems { points, .. } = &mut self.problems;
-        let (dropped, truncated, rows) = match self.frame.input {
+        let Self { params, problems, cameras, .. } = self;
+        let little = params.input.force_little_endian;
+        let camera = &params.camera;
+        let thresholds = Thresholds { pixel: camera.inlier_threshold_px, angle: camera.inlier_threshold_rad };
+        let max = |rows: i64| rows.max(0) as usize;
+        let known = cameras.get(cloud.frame);
+        // The camera if it can be used; why it cannot where there are no bearings.
+        let usable = |needed| match known {
+            Some(Err(error)) if needed => Err(MessageError::from(error.clone())),
+            known => Ok(known.and_then(Result::ok)),
+        };
+        let (dropped, truncated, got, need) = match self.frame.input {
             Input::Points3d3d => {
-                points.clear();
-                let dropped = CorrespondenceView::new(cloud, force_little_endian)?.fill(points);
-                (dropped, points.keep_heaviest(max), points.len())
+                let rows = &mut problems.points;
+                let dropped = CorrespondenceView::new(cloud, little)?.fill(rows);
+                (dropped, rows.keep_heaviest(max(params.registration.max_correspondences)), rows.len(), 3)
             }
-            Input::Sights2d3d | Input::Sights2d2d => return Err(MessageError::Empty),
+            Input::Sights2d3d => {
+                let (view, rows) = (AbsoluteView::new(cloud, little)?, &mut problems.sights);
+                let dropped = view.fill(rows, usable(view.needs_camera_info())?, &thresholds)?;
+                (dropped, rows.keep_heaviest(max(camera.max_correspondences)), rows.rows().len(), 3)
+            }
+            Input::Sights2d2d => {
+                let (view, rows) = (RelativeView::new(cloud, little)?, &mut problems.pairs);
+                let dropped = view.fill(rows, usable(view.needs_camera_info())?, &thresholds)?;
+                (dropped, rows.keep_heaviest(max(camera.max_correspondences)), rows.rows().len(), 5)
+            }
         };
         self.count(Counter::DroppedNonFinite, dropped.non_finite);
         self.count(Counter::DroppedWeight, dropped.weight);
+        self.count(Counter::DroppedPixel, dropped.pixel);
         self.count(Counter::TruncatedRows, truncated);
-        self.frame.after_filter = rows;
-        match rows {
-            n @ 0..=2 => Err(MessageError::TooFew(n)),
-            _ => Ok(()),
+        self.frame.after_filter = got;
+        match got < need {
+            true => Err(MessageError::TooFew { got, need }),
+            false => Ok(()),
         }
+    }
+
+    /// Takes the calibration of a camera.
+    pub(super) fn take_camera_info(&mut self, cdr: &[u8]) -> Result<(), MessageError> {
+        self.cameras.insert(cdr).inspect_err(|_| self.counters.count(Counter::RefusedCameraInfo))
     }
 
     /// Gravity: the odometry frame is level, and so is the map.
@@ -495,6 +536,17 @@ impl State {
             prior.odom_t_base = transforms.lookup(&self.names.odom, &self.names.base, prior.stamp).ok();
         }
     }
+}
+
+/// What a message still needs.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Missing {
+    /// A transform.
+    #[error(transparent)]
+    Transform(#[from] TransformError),
+    /// The calibration of the camera of this frame.
+    #[error("no_camera_info:{0}")]
+    CameraInfo(String),
 }
 
 /// Why a stamp was refused.

@@ -168,7 +168,7 @@ pub fn drive(
         let data = message.data;
         match (Input::ALL.get(message.topic), message.topic) {
             (Some(&input), _) if now >= from => worker.put(input, data, now),
-            (None, 3) => refused.note(worker.localizer.handle_camera_info(data)),
+            (None, 3) => refused.note(worker.localizer.handle_camera_info(data).map_err(|e| e.to_string())),
             (None, 4 | 5) => refused.note(worker.insert(data, message.topic == 5)),
             (None, 6) if now >= from => refused.note(worker.put_initial_pose(data, initial_pose)),
             _ => continue,

@@ -123,7 +123,7 @@ impl Worker {
         }
         for cdr in work.camera_infos.drain(..) {
             if let Err(error) = self.localizer.handle_camera_info(&cdr) {
-                self.log.refused(&error);
+                self.log.refused(&error.to_string());
                 changed = true;
             }
         }
