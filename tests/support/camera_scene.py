@@ -59,7 +59,9 @@ class CameraScene(Scene):
         self.peer.send_static_tf(*(transform("base_link", frame, 0, *MOUNT) for frame in (FRAME, "fisheye")))
         if calibrated:
             self.calibrate()
-        return super().connect(**options)
+        super().connect(**options)
+        self.camera.count_from_here()
+        return self
 
     def calibrate(self, info=None):
         """Publishes a CameraInfo."""
