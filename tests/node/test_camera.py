@@ -5,19 +5,13 @@ import time
 import numpy as np
 from camera_scene import D, FRAME, K, CameraScene, camera_info
 from geometry_msgs.msg import PoseStamped
-from poses import nanoseconds, pose_matrix
+from poses import difference, nanoseconds, pose_matrix
 from rclpy.qos import qos_profile_sensor_data
 from ros_peer import wait_until
 from scene import FAST, Diagnostics, Scene, close_to, matrix_of
 from sensor_msgs.msg import PointCloud2
 
 NEAR = {"metres": 0.05, "degrees": 0.3}
-
-
-def direction_error(pose, truth):
-    """Angle between the directions of two translations, degrees."""
-    a, b = (p[:3, 3] / np.linalg.norm(p[:3, 3]) for p in (pose, truth))
-    return np.degrees(np.arctan2(np.linalg.norm(np.cross(a, b)), a @ b))
 
 
 def test_pixels_and_landmarks_localize(start_node, peer):
@@ -90,8 +84,8 @@ def test_bearings_need_no_calibration(start_node, peer):
     for gravity in ("off", "odom"):
         peer.set_parameters({"registration.gravity": gravity})
         for _ in range(3):
-            stamp, step = scene.send(cloud=scene.bearings(time.time_ns() - 20_000_000, scene.step, outliers=60))
-            stamp = nanoseconds(wait_until(lambda: len(scene.poses) > step and scene.poses[step], 5.0).header.stamp)
+            stamp = time.time_ns() - 20_000_000
+            scene.send(stamp, scene.bearings(stamp, scene.step, outliers=60))
             assert close_to(matrix_of(scene.transform_at(stamp)), scene.map_odom, **NEAR)
     assert scene.camera.wait(category="ok", accepted="6")["refused.camera_info"] == "0"
 
@@ -105,23 +99,29 @@ def test_two_views_give_a_relative_pose_and_never_a_transform(start_node, peer):
     pairs = Diagnostics(peer, "flashreg", "correspondences_2d2d")
     wait_until(lambda: peer.node.count_publishers("/relative_pose") > 0, what="the publisher of /relative_pose")
     time.sleep(0.3)
-    for step in (10, 14, 18):
+    answered = []
+    for i, step in enumerate((18, 22, 26, 30, 34, 38), 1):
         # No odometry at this stamp: none is needed.
         stamp = time.time_ns()
         cloud, truth = scene.pair(stamp, step, 0, outliers=60)
         peer.send_cloud(cloud, "/correspondences_2d2d")
+        latest = pairs.wait(received=i)
+        if latest["category"] != "ok":
+            continue
         pose = wait_until(lambda: next((p for p in poses if nanoseconds(p.header.stamp) == stamp), None), 5.0)
         assert pose.header.frame_id == "keyframe"
         found = pose_matrix(pose.pose)
         assert abs(np.linalg.norm(found[:3, 3]) - 1.0) < 1e-9
         truth[:3, 3] /= np.linalg.norm(truth[:3, 3])
-        assert close_to(found, truth, metres=0.05, degrees=0.3), direction_error(found, truth)
+        assert close_to(found, truth, metres=0.03, degrees=0.3), difference(found, truth)
+        answered.append(step)
+    assert len(answered) >= 3, pairs.latest()["message"]
     cloud, _ = scene.pair(time.time_ns(), 0, 0)
     peer.send_cloud(cloud, "/correspondences_2d2d")
-    latest = pairs.wait(accepted="3", rejected_in_a_row="1")
+    latest = pairs.wait(received=7, accepted=len(answered))
     assert latest["category"] in ("degenerate", "ambiguous", "low_inliers"), latest["category"]
     time.sleep(0.2)
-    assert len(poses) == 3 and not scene.poses
+    assert len(poses) == len(answered) and not scene.poses
     assert not [t for t in scene.transforms[sent:] if t.header.frame_id != "odom"]
 
 
@@ -136,7 +136,8 @@ def test_lidar_and_camera_together(start_node, peer):
 
     def step(at, **options):
         """Both measure at the same step, the camera a little later."""
-        stamp = time.time_ns() - 30_000_000
+        time.sleep(0.03)  # the odometry of the step before ends there
+        stamp = time.time_ns() - 15_000_000
         camera.send_odometry(stamp - 1_000_000, at)
         camera.send_odometry(stamp + 10_000_000, at)
         peer.send_cloud(lidar.cloud(stamp, at), lidar.topic)

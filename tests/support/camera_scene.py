@@ -1,5 +1,7 @@
 """A camera on the robot of scene.Scene: what it sees of the landmarks, as messages, with the truth."""
 
+import time
+
 import numpy as np
 from clouds import point_cloud, time_message
 from poses import matrix
@@ -55,11 +57,13 @@ class CameraScene(Scene):
         self.camera = Diagnostics(peer, self.node, "correspondences_2d3d")
 
     def connect(self, calibrated=True, **options):
-        """As Scene.connect, with the place of the camera and its calibration."""
+        """As Scene.connect, with the place of the camera and, once the node hears it, its calibration."""
         self.peer.send_static_tf(*(transform("base_link", frame, 0, *MOUNT) for frame in (FRAME, "fisheye")))
+        self.calibrate(camera_info(frame_id="another camera"))
+        super().connect(**options)
         if calibrated:
             self.calibrate()
-        super().connect(**options)
+            time.sleep(0.1)
         self.camera.count_from_here()
         return self
 
