@@ -6,7 +6,7 @@ import numpy as np
 from clouds import point_cloud, time_message
 from poses import matrix
 from rclpy.qos import qos_profile_sensor_data
-from ros_peer import transform
+from ros_peer import transform, wait_until
 from scene import Diagnostics, Scene
 from sensor_msgs.msg import CameraInfo
 
@@ -66,6 +66,20 @@ class CameraScene(Scene):
             time.sleep(0.1)
         self.camera.count_from_here()
         return self
+
+    def reach(self, topic):
+        """Waits until the node hears another input too; what it says of that from now on."""
+        said = Diagnostics(self.peer, self.node, topic.lstrip("/"))
+
+        def heard():
+            self.peer.send_cloud(self.cloud(time.time_ns(), 0, landmarks=np.empty((0, 3))), topic)
+            time.sleep(0.2)
+            return said.latest()
+
+        wait_until(heard, 10.0, f"the answer of the node to {topic}")
+        time.sleep(0.2)
+        said.count_from_here()
+        return said
 
     def calibrate(self, info=None):
         """Publishes a CameraInfo."""
