@@ -11,6 +11,8 @@
 mod covariance;
 mod frame;
 mod initial_pose;
+mod input;
+mod stages;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,8 @@ pub mod transforms;
 
 pub use frame::{Candidate, Facts, Frame, Pose, TfOut};
 pub use initial_pose::{InitialPoseError, PoseSample, Prior};
+pub use input::Input;
+pub use stages::Stages;
 
 use self::state::State;
 use self::transforms::{TransformBuffer, TransformError};

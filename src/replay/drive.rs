@@ -9,7 +9,7 @@
 use super::{Estimate, FrameRecord};
 use crate::io::bag::{Bag, BagError, Loss};
 use crate::localizer::transforms::TransformBuffer;
-use crate::localizer::{Frame, Localizer, PoseSample};
+use crate::localizer::{Frame, Input, Localizer, PoseSample, Stages};
 use crate::messages::poses::{PoseType, PoseView};
 use crate::messages::Stamp;
 use crate::params::Params;
@@ -304,16 +304,18 @@ fn record(frame: &Frame, arrived: Stamp, total_us: f64) -> FrameRecord {
     let facts = frame.registered.then_some(&frame.facts);
     let estimate = frame.accepted.as_ref();
     FrameRecord {
+        input: Input::Points3d3d,
         stamp: if frame.stamp == Stamp::default() { arrived } else { frame.stamp },
         arrived,
         status: frame.status,
         estimate: estimate.map(|pose| Estimate { map_t_base: pose.map_t_base, covariance: pose.covariance }),
+        relative: None,
         correspondences: frame.correspondences as u32,
         inliers: facts.map_or(0, |facts| facts.inliers as u32),
         log10_false_alarms: facts.map_or(0.0, |facts| facts.log10_false_alarms),
         margin: facts.map_or(0.0, |facts| facts.margin),
         parse_us: facts.map_or(0.0, |facts| facts.parse_us),
-        stages: facts.map_or_else(StageTimes::default, |facts| facts.stages),
+        stages: Stages::Registration(facts.map_or_else(StageTimes::default, |facts| facts.stages)),
         total_us,
     }
 }
