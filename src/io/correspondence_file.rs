@@ -13,7 +13,7 @@
 //! counted.
 
 use crate::geometry::Point;
-use crate::messages::correspondences::Dropped;
+use crate::messages::Dropped;
 use crate::registration::Correspondence;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
