@@ -7,8 +7,7 @@ use super::mount;
 use super::random::Random;
 use super::sensors::first_hit;
 use super::world::{Solid, World};
-use crate::geometry::camera::{self, CameraError, Distortion};
-use crate::geometry::{Point, Rigid, Vector};
+use crate::geometry::{self, CameraError, Distortion, Point, Rigid, Vector};
 use nalgebra::{Quaternion, Translation3, UnitQuaternion};
 
 /// What kind of camera.
@@ -99,7 +98,7 @@ pub struct View {
 #[derive(Debug, Clone, Copy)]
 enum Optics {
     /// A lens with an image, and the largest angle that it lets in, rad.
-    Image(camera::Camera, f64),
+    Image(geometry::Camera, f64),
     /// None: every direction up to this angle from the axis, rad.
     Bearings(f64),
 }
@@ -134,7 +133,7 @@ impl Camera {
     ) -> Result<Self, CameraError> {
         let all = &levels.camera;
         let image = |size, focal, center, distortion: Distortion, max_angle| {
-            let lens = camera::Camera::new(size, focal, center, &distortion)?;
+            let lens = geometry::Camera::new(size, focal, center, &distortion)?;
             Ok((Optics::Image(lens, max_angle), distortion))
         };
         let (optics, distortion) = match options.model {
@@ -177,7 +176,7 @@ impl Camera {
     }
 
     /// Its intrinsics, if it has an image.
-    pub fn intrinsics(&self) -> Option<(&camera::Camera, &Distortion)> {
+    pub fn intrinsics(&self) -> Option<(&geometry::Camera, &Distortion)> {
         match &self.optics {
             Optics::Image(lens, _) => Some((lens, &self.distortion)),
             Optics::Bearings(_) => None,
@@ -203,9 +202,7 @@ impl Camera {
                 let is_inside = |(v, size): (&f64, u32)| (0.0..f64::from(size)).contains(v);
                 pixel.iter().zip(lens.size()).all(is_inside).then_some(Sight::Pixel(pixel))
             }
-            Optics::Bearings(max_angle) => {
-                is_within(*max_angle).then(|| Sight::Bearing(p.coords / range))
-            }
+            Optics::Bearings(max_angle) => is_within(*max_angle).then(|| Sight::Bearing(p.coords / range)),
         }
     }
 
@@ -232,7 +229,7 @@ impl Camera {
     }
 
     /// When a row is read, s after the first.
-    fn row_time(&self, row: f64, lens: &camera::Camera) -> f64 {
+    fn row_time(&self, row: f64, lens: &geometry::Camera) -> f64 {
         self.readout * row / f64::from(lens.size()[1])
     }
 

@@ -5,8 +5,8 @@ use super::motion::{ImuSample, Tick};
 use super::sensors::Return;
 use super::write::{BASE, CAMERA, IMU, LIDAR, ODOM};
 use super::{levels, Frame};
-use crate::geometry::camera::{self, Distortion};
 use crate::geometry::Rigid;
+use crate::geometry::{self, Distortion};
 use crate::messages::Stamp;
 use serde::{Serialize, Serializer};
 
@@ -175,7 +175,7 @@ struct CameraInfo {
 }
 
 /// A sensor_msgs/CameraInfo of a raw image.
-pub(super) fn camera_info(stamp: Stamp, lens: &camera::Camera, distortion: &Distortion) -> impl Serialize {
+pub(super) fn camera_info(stamp: Stamp, lens: &geometry::Camera, distortion: &Distortion) -> impl Serialize {
     let ([fx, fy], [cx, cy]) = (lens.focal(), lens.center());
     let [width, height] = lens.size();
     CameraInfo {

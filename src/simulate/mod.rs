@@ -24,8 +24,7 @@ mod warehouse;
 pub mod world;
 pub mod write;
 
-use crate::geometry::camera::CameraError;
-use crate::geometry::{Point, Rigid};
+use crate::geometry::{CameraError, Point, Rigid};
 use crate::messages::Stamp;
 use camera::{Camera, CameraModel, CameraOptions, Scenery, View};
 use faults::{Fault, FaultKind, Faults};
