@@ -4,7 +4,7 @@ mod common;
 
 use common::{recorded, Cloud, SIX};
 use flashreg::geometry::{Point, Rigid, Vector};
-use flashreg::localizer::{Localizer, PoseSample};
+use flashreg::localizer::{Input, Localizer, PoseSample};
 use flashreg::messages::cdr::CdrReader;
 use flashreg::messages::transforms::TransformSample;
 use flashreg::messages::Stamp;
@@ -86,7 +86,7 @@ fn assert_near(got: &Rigid, want: &Rigid) {
 fn a_robot_that_recognizes_the_map_is_localized() {
     let mut localizer = localizer();
     let cdr = message(103.0, &[map_t_base() * base_t_sensor()], 80, 120);
-    let frame = localizer.handle_correspondences(&cdr, at(103.05));
+    let frame = localizer.handle(Input::Points3d3d, &cdr, at(103.05));
     assert_eq!(frame.status, Status::Ok, "{}", frame.message);
     assert_eq!((frame.stamp, frame.sensor_frame.as_str()), (at(103.0), "lidar"));
     assert_eq!((frame.correspondences, frame.after_filter), (200, 200));
@@ -102,7 +102,10 @@ fn a_robot_that_recognizes_the_map_is_localized() {
     assert!(
         facts.inliers >= 80 && facts.inlier_mask.iter().filter(|inlier| **inlier).count() == facts.inliers
     );
-    assert_eq!((localizer.counters().get(Counter::Accepted), localizer.rejected_in_a_row()), (1, 0));
+    assert_eq!(
+        (localizer.counters().get(Counter::Accepted), localizer.rejected_in_a_row(Input::Points3d3d)),
+        (1, 0)
+    );
     assert_eq!(localizer.correspondences().len(), 200);
 }
 
@@ -110,18 +113,18 @@ fn a_robot_that_recognizes_the_map_is_localized() {
 fn without_agreement_the_last_transform_is_held_and_nothing_new_goes_out() {
     let mut localizer = localizer();
     let good = message(101.0, &[map_t_base() * base_t_sensor()], 80, 0);
-    let sent = localizer.handle_correspondences(&good, at(101.0)).accepted.clone().expect("a pose").tf;
+    let sent = localizer.handle(Input::Points3d3d, &good, at(101.0)).accepted.clone().expect("a pose").tf;
     let sent = sent.expect("map -> odom");
     for (seconds, each, held) in [(101.5, 1, true), (102.9, 1, true), (103.5, 1, false)] {
         let wrong = message(seconds, &[], each, 150);
-        let frame = localizer.handle_correspondences(&wrong, at(seconds));
+        let frame = localizer.handle(Input::Points3d3d, &wrong, at(seconds));
         assert!(!matches!(frame.status, Status::Ok), "{}", frame.status);
         assert_eq!((frame.accepted.is_none(), frame.hold.is_some()), (true, held));
         assert!(frame.hold.iter().all(|tf| tf.transform == sent.transform && tf.stamp == at(seconds + 0.1)));
     }
     // Too few rows is no reason to let go either.
-    localizer.handle_correspondences(&message(104.0, &[map_t_base()], 80, 0), at(104.0));
-    let frame = localizer.handle_correspondences(&message(104.2, &[map_t_base()], 2, 0), at(104.2));
+    localizer.handle(Input::Points3d3d, &message(104.0, &[map_t_base()], 80, 0), at(104.0));
+    let frame = localizer.handle(Input::Points3d3d, &message(104.2, &[map_t_base()], 2, 0), at(104.2));
     assert_eq!((frame.status, frame.hold.is_some()), (Status::TooFew, true));
 }
 
@@ -131,7 +134,7 @@ fn two_places_that_look_alike_are_told_apart_by_an_initial_pose() {
     let there = Rigid::new(Vector::new(-20.0, 9.0, 0.3), Vector::new(0.0, 0.0, -0.5));
     let alike = |seconds| message(seconds, &[here * base_t_sensor(), there * base_t_sensor()], 80, 20);
     let mut localizer = localizer();
-    let frame = localizer.handle_correspondences(&alike(101.0), at(101.0));
+    let frame = localizer.handle(Input::Points3d3d, &alike(101.0), at(101.0));
     assert_eq!((frame.status, frame.accepted.is_none()), (Status::Ambiguous, true), "{}", frame.message);
     assert_eq!(frame.facts.candidates.len(), 2);
     assert_eq!(localizer.counters().get(Counter::RejectedAmbiguous), 1);
@@ -144,12 +147,12 @@ fn two_places_that_look_alike_are_told_apart_by_an_initial_pose() {
         let position = near.translation.vector.into();
         let pose = PoseSample { position, orientation: [q.x, q.y, q.z, q.w], covariance };
         localizer.set_initial_pose("map", at(101.0), &pose, at(101.0)).expect("taken");
-        let frame = localizer.handle_correspondences(&alike(101.0), at(101.0));
+        let frame = localizer.handle(Input::Points3d3d, &alike(101.0), at(101.0));
         assert_eq!(frame.status, Status::Ok, "{}", frame.message);
         assert_near(&frame.accepted.as_ref().expect("a pose").map_t_base, &place);
     }
     localizer.reset();
-    assert_eq!(localizer.handle_correspondences(&alike(101.0), at(101.0)).status, Status::Ambiguous);
+    assert_eq!(localizer.handle(Input::Points3d3d, &alike(101.0), at(101.0)).status, Status::Ambiguous);
 }
 
 #[test]
@@ -182,7 +185,7 @@ fn a_recorded_drive_is_localized_wherever_it_says_so() {
         // The bag has no tf: the sensor is the robot.
         params.frames.base = frame.to_owned();
         let mut localizer = Localizer::new(&params).expect("the CPU is always there");
-        let answer = localizer.handle_correspondences(cdr, stamp);
+        let answer = localizer.handle(Input::Points3d3d, cdr, stamp);
         let (_, map_t_sensor) = truth.iter().find(|(t, _)| *t == stamp).expect("a truth for each message");
         seen += 1;
         if let Some(pose) = &answer.accepted {

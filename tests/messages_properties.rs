@@ -4,7 +4,7 @@ mod common;
 
 use common::{encode_transforms, honest_rows, recorded, Cloud, SIX};
 use flashreg::localizer::transforms::TransformBuffer;
-use flashreg::localizer::{Localizer, PoseSample};
+use flashreg::localizer::{Input, Localizer, PoseSample};
 use flashreg::messages::correspondences::CorrespondenceView;
 use flashreg::messages::point_cloud::PointCloudView;
 use flashreg::messages::transforms::{TransformSample, TransformsView};
@@ -50,8 +50,8 @@ fn read_all(cdr: &[u8]) {
     }
     LOCALIZER.with_borrow_mut(|localizer| {
         let now = Stamp::new(100, 0);
-        let _ = localizer.needs(cdr, now);
-        let _ = localizer.handle_correspondences(cdr, now);
+        let _ = localizer.needs(Input::Points3d3d, cdr, now);
+        let _ = localizer.handle(Input::Points3d3d, cdr, now);
     });
 }
 

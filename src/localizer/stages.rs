@@ -1,5 +1,6 @@
 //! Times of the stages of an answer.
 
+use super::Input;
 use crate::{estimation, registration};
 
 /// Time of each stage of what answered, microseconds.
@@ -16,13 +17,30 @@ impl Stages {
     pub const NAMES: [&'static str; 10] =
         ["upload", "fog", "sog", "pivots", "cliques", "hypotheses", "sample", "search", "optimise", "refine"];
 
+    /// None of the stages of an input was entered.
+    pub fn none(input: Input) -> Self {
+        match input {
+            Input::Points3d3d => Self::Registration(registration::StageTimes::default()),
+            Input::Sights2d3d | Input::Sights2d2d => Self::Estimation(estimation::StageTimes::default()),
+        }
+    }
+
+    /// Names and times, in the order in which they were passed.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let (registration, estimation) = match self {
+            Self::Registration(times) => (Some(times), None),
+            Self::Estimation(times) => (None, Some(times)),
+        };
+        let registration =
+            registration.map(|times| registration::StageTimes::NAMES.into_iter().zip(times.values()));
+        let estimation =
+            estimation.map(|times| estimation::StageTimes::NAMES.into_iter().zip(times.values()));
+        registration.into_iter().flatten().chain(estimation.into_iter().flatten())
+    }
+
     /// The time of one of the stages. None: it is none of this input.
     pub fn get(&self, name: &str) -> Option<f64> {
-        let (names, values): (&[&str], &[f64]) = match self {
-            Self::Registration(times) => (&registration::StageTimes::NAMES, &times.values()),
-            Self::Estimation(times) => (&estimation::StageTimes::NAMES, &times.values()),
-        };
-        names.iter().zip(values).find(|(known, _)| **known == name).map(|(_, value)| *value)
+        self.iter().find(|(known, _)| *known == name).map(|(_, time)| time)
     }
 
     /// Time in all stages.
@@ -31,6 +49,18 @@ impl Stages {
             Self::Registration(times) => times.total(),
             Self::Estimation(times) => times.total(),
         }
+    }
+}
+
+impl From<registration::StageTimes> for Stages {
+    fn from(times: registration::StageTimes) -> Self {
+        Self::Registration(times)
+    }
+}
+
+impl From<estimation::StageTimes> for Stages {
+    fn from(times: estimation::StageTimes) -> Self {
+        Self::Estimation(times)
     }
 }
 

@@ -2,13 +2,14 @@
 //! most of these cannot be had from honest input.
 
 use super::covariance;
+use super::found::Found;
 use super::state::State;
-use super::{PoseSample, TfOut};
-use crate::geometry::{Point, Rigid, Vector};
+use super::{Input, PoseSample, TfOut};
+use crate::geometry::{Rigid, Vector};
 use crate::messages::transforms::TransformSample;
 use crate::messages::Stamp;
 use crate::params::{CovarianceParams, Gravity, Params, TfMode};
-use crate::registration::{Correspondence, Reason, Registration, RunnerUp};
+use crate::registration::{Reason, Registration, RunnerUp};
 use crate::status::{Counter, Status};
 use nalgebra::{Matrix6, SymmetricEigen, Vector6};
 
@@ -69,17 +70,21 @@ fn found(status: Status, map_t_sensor: Rigid) -> Registration {
     }
 }
 
-/// The way of a message from where the registration has been run.
-fn conclude(state: &mut State, seconds: f64, found: &Registration) {
+/// The way of a message from where its pose has been found.
+fn answer(state: &mut State, input: Input, seconds: f64, found: &Found) {
+    state.frame.input = input;
     state.frame.begin(state.generation);
     state.frame.stamp = at(seconds);
-    state.problem.clear();
-    for i in 0..100 {
-        let p = Point::new(f64::from(i), 0.0, 0.0);
-        state.problem.push(Correspondence::new(p, p));
-    }
-    let mount = state.mount("lidar", at(seconds)).unwrap();
+    state.frame.after_filter = 100;
+    let mount = state.mount(input, "lidar", at(seconds)).unwrap();
     state.conclude(found, &mount);
+    let channel = state.channels.get_mut(input);
+    channel.measured = channel.measured.max(Some(at(seconds)));
+    state.channels.answered(input, state.frame.status);
+}
+
+fn conclude(state: &mut State, seconds: f64, found: &Registration) {
+    answer(state, Input::Points3d3d, seconds, &found.into());
 }
 
 fn map_t_sensor() -> Rigid {
@@ -109,7 +114,10 @@ fn an_accepted_pose_is_composed_to_map_odom_at_the_scan_stamp() {
     assert_eq!((frame.facts.inliers, frame.facts.inlier_ratio), (50, 0.5));
     assert_eq!(frame.facts.inlier_mask.len(), 100);
     assert_same(&frame.facts.candidates[0].map_t_base, &accepted.map_t_base);
-    assert_eq!((state.counters.get(Counter::Accepted), state.rejected_in_a_row), (1, 0));
+    assert_eq!(
+        (state.counters().get(Counter::Accepted), state.channels.get(Input::Points3d3d).rejected_in_a_row),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -147,7 +155,10 @@ fn the_last_accepted_transform_is_held_for_a_while_and_then_stops() {
         assert_eq!((state.frame.hold.as_ref(), state.frame.accepted.as_ref()), (Some(&expected), None));
     }
     conclude(&mut state, 103.1, &rejected);
-    assert_eq!((state.frame.hold.as_ref(), state.rejected_in_a_row), (None, 4));
+    assert_eq!(
+        (state.frame.hold.as_ref(), state.channels.get(Input::Points3d3d).rejected_in_a_row),
+        (None, 4)
+    );
     conclude(&mut state, 104.0, &found(Status::Ok, map_t_sensor()));
     conclude(&mut state, 104.1, &found(Status::GpuFault, map_t_sensor()));
     assert_eq!(state.frame.hold, None, "a fault of the machine sends nothing");
@@ -173,9 +184,9 @@ fn every_rejection_has_its_counter_and_gives_no_pose() {
         assert_eq!((state.frame.status, state.frame.accepted.is_none()), (status, true));
         assert_eq!(state.frame.message, registration.reason.to_string());
         for other in Counter::ALL {
-            assert_eq!(state.counters.get(*other), u64::from(*other == counter), "{other} for {status}");
+            assert_eq!(state.counters().get(*other), u64::from(*other == counter), "{other} for {status}");
         }
-        assert_eq!(state.rejected_in_a_row, 1);
+        assert_eq!(state.channels.get(Input::Points3d3d).rejected_in_a_row, 1);
     }
 }
 
@@ -192,8 +203,8 @@ fn numbers_that_are_not_finite_never_leave() {
         let mut state = state(|_| {});
         conclude(&mut state, 101.0, &bad);
         assert_eq!((state.frame.status, state.frame.accepted.is_none()), (Status::Degenerate, true));
-        assert_eq!(state.counters.get(Counter::RejectedDegenerate), 1);
-        assert_eq!(state.counters.get(Counter::Accepted), 0);
+        assert_eq!(state.counters().get(Counter::RejectedDegenerate), 1);
+        assert_eq!(state.counters().get(Counter::Accepted), 0);
     }
 }
 
@@ -231,7 +242,7 @@ fn an_initial_pose_settles_which_candidate_is_right() {
         conclude(&mut state, 108.0, &registration);
         assert_eq!(state.frame.status, Status::Ok, "{}", state.frame.message);
         assert_same(&state.frame.accepted.as_ref().unwrap().map_t_base, &(here * moved));
-        assert_eq!(state.counters.get(Counter::RejectedAmbiguous), 0);
+        assert_eq!(state.counters().get(Counter::RejectedAmbiguous), 0);
         // It goes on from the accepted pose, not from the click.
         assert_same(&state.prior.as_ref().unwrap().map_t_base, &(here * moved));
     }
@@ -277,9 +288,9 @@ fn without_odometry_an_initial_pose_soon_says_nothing() {
 #[test]
 fn gravity_is_the_odometry_s_z_as_the_sensor_sees_it() {
     let mut state = state(|p| p.registration.gravity = Gravity::Odom);
-    let mount = state.mount("lidar", at(104.0)).unwrap();
+    let mount = state.mount(Input::Points3d3d, "lidar", at(104.0)).unwrap();
     state.set_up(&mount);
-    let [sensor_up, map_up] = state.problem.up().unwrap();
+    let [sensor_up, map_up] = state.problems.points.up().unwrap();
     let odom_t_sensor = odom_t_base(104.0) * base_t_sensor();
     assert!((odom_t_sensor.rotation * sensor_up - Vector::z()).norm() < 1e-12);
     assert_eq!(map_up, Vector::z());

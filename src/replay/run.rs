@@ -70,7 +70,7 @@ impl Run {
             notes: outcome.notes.iter().cloned().chain(lost).collect(),
             wall_s,
             backend: Backend::of(localizer),
-            counters: counts(localizer.counters()),
+            counters: counts(&localizer.counters()),
             params: values(params),
         }
     }
@@ -78,7 +78,8 @@ impl Run {
 
 impl Backend {
     fn of(localizer: &Localizer) -> Self {
-        let (kind, why) = (localizer.backend().to_owned(), localizer.why().to_owned());
+        let input = localizer.deciding();
+        let (kind, why) = (localizer.backend(input).to_owned(), localizer.why(input).to_owned());
         let probe = (kind == "cuda").then(device::probe);
         let driver = probe.as_ref().and_then(|probe| probe.driver.as_ref().ok());
         Self {

@@ -5,7 +5,7 @@ use super::say;
 use anyhow::{bail, ensure, Context};
 use clap::{Args, ValueEnum};
 use flashreg::io::bag::Bag;
-use flashreg::localizer::Localizer;
+use flashreg::localizer::{Input, Localizer};
 use flashreg::params::Params;
 use flashreg::replay::drive::{self, Progress};
 use flashreg::replay::files::{self, Drive};
@@ -35,9 +35,19 @@ pub struct Replay {
     map: Option<PathBuf>,
     #[command(flatten)]
     choice: Choice,
-    /// Topic of the correspondences
-    #[arg(long, value_name = "NAME", default_value = drive::INPUT)]
+    /// Topic of 3D-3D correspondences. Of these three topics those are driven that the bag has; an empty name
+    /// leaves one out
+    #[arg(long, value_name = "NAME", default_value_t = drive::default_topic(Input::Points3d3d))]
     topic: String,
+    /// Topic of 2D-3D correspondences
+    #[arg(long, value_name = "NAME", default_value_t = drive::default_topic(Input::Sights2d3d))]
+    topic_2d3d: String,
+    /// Topic of 2D-2D correspondences
+    #[arg(long, value_name = "NAME", default_value_t = drive::default_topic(Input::Sights2d2d))]
+    topic_2d2d: String,
+    /// Topic of the calibration of cameras
+    #[arg(long, value_name = "NAME", default_value = drive::CAMERA_INFO)]
+    camera_info: String,
     /// Truth, poses of the base in the map: a topic of poses or odometry, `tf:PARENT:CHILD`, a TUM
     /// file, or a KITTI file FILE.kitti
     #[arg(long, value_name = "TOPIC|FILE|tf:PARENT:CHILD")]
@@ -218,6 +228,9 @@ impl Replay {
     fn drive(&self, bag: &Bag, params: &Params) -> anyhow::Result<(Run, Vec<FrameRecord>)> {
         let options = drive::Options {
             topic: self.topic.clone(),
+            topic_2d3d: self.topic_2d3d.clone(),
+            topic_2d2d: self.topic_2d2d.clone(),
+            camera_info: self.camera_info.clone(),
             realtime: self.realtime,
             start: self.start,
             duration: self.duration,
