@@ -50,8 +50,11 @@ fn read_all(cdr: &[u8]) {
     }
     LOCALIZER.with_borrow_mut(|localizer| {
         let now = Stamp::new(100, 0);
-        let _ = localizer.needs(Input::Points3d3d, cdr, now);
-        let _ = localizer.handle(Input::Points3d3d, cdr, now);
+        for input in Input::ALL {
+            let _ = localizer.needs(input, cdr, now);
+            let _ = localizer.handle(input, cdr, now);
+        }
+        let _ = localizer.handle_camera_info(cdr);
     });
 }
 

@@ -5,6 +5,7 @@ use super::covariance;
 use super::found::Found;
 use super::state::State;
 use super::{Input, PoseSample, TfOut};
+use crate::estimation::Estimation;
 use crate::geometry::{Rigid, Vector};
 use crate::messages::transforms::TransformSample;
 use crate::messages::Stamp;
@@ -294,6 +295,126 @@ fn gravity_is_the_odometry_s_z_as_the_sensor_sees_it() {
     let odom_t_sensor = odom_t_base(104.0) * base_t_sensor();
     assert!((odom_t_sensor.rotation * sensor_up - Vector::z()).norm() < 1e-12);
     assert_eq!(map_up, Vector::z());
+    state.frame.input = Input::Sights2d3d;
+    state.set_up(&mount);
+    assert_eq!(state.problems.sights.up(), Some([sensor_up, map_up]));
+}
+
+/// What an estimation found: 2D-3D, or 2D-2D with a translation of length one.
+fn estimated(status: Status, target_t_source: Rigid) -> Estimation {
+    Estimation {
+        status,
+        reason: crate::estimation::Reason::None,
+        target_t_source: Some(target_t_source),
+        inliers: 60,
+        independent_inliers: 50,
+        log10_false_alarms: -30.0,
+        covariance: Matrix6::identity() * 1e-4,
+        inlier_mask: vec![true; 100],
+        ..Estimation::default()
+    }
+}
+
+fn camera(state: &mut State, seconds: f64, status: Status) {
+    answer(state, Input::Sights2d3d, seconds, &(&estimated(status, map_t_sensor())).into());
+}
+
+fn lidar(state: &mut State, seconds: f64, status: Status) {
+    conclude(state, seconds, &found(status, map_t_sensor()));
+}
+
+#[test]
+fn camera_poses_go_the_way_of_all_poses_in_the_map() {
+    let mut state = state(|_| {});
+    camera(&mut state, 103.33, Status::Ok);
+    let accepted = state.frame.accepted.clone().unwrap();
+    assert_same(&(accepted.map_t_base * base_t_sensor()), &map_t_sensor());
+    let odom_t_sensor = odom_t_base(103.33) * base_t_sensor();
+    assert_same(&(accepted.tf.unwrap().transform * odom_t_sensor), &map_t_sensor());
+    assert_eq!((state.frame.facts.inliers, state.frame.facts.candidates.len()), (60, 1));
+    assert_eq!(state.frame.facts.stages.get("search"), Some(0.0));
+    assert_eq!(state.channels.get(Input::Sights2d3d).counters.get(Counter::Accepted), 1);
+    assert_eq!(state.channels.get(Input::Points3d3d).counters, Default::default());
+    assert_eq!((state.counters().get(Counter::Accepted), state.deciding()), (1, Input::Sights2d3d));
+}
+
+#[test]
+fn the_freshest_pose_is_broadcast_whichever_input_it_is_from() {
+    let mut state = state(|_| {});
+    let broadcast = |state: &State| state.frame.accepted.as_ref().map(|pose| pose.tf.is_some());
+    lidar(&mut state, 103.0, Status::Ok);
+    assert_eq!(broadcast(&state), Some(true));
+    camera(&mut state, 102.9, Status::Ok);
+    assert_eq!((broadcast(&state), state.frame.status), (Some(false), Status::Ok));
+    assert_eq!(state.frame.message, "older than the last pose");
+    assert_eq!(state.channels.get(Input::Sights2d3d).counters.get(Counter::Superseded), 1);
+    camera(&mut state, 103.1, Status::Ok);
+    assert_eq!((broadcast(&state), state.frame.message.as_str()), (Some(true), ""));
+    lidar(&mut state, 103.05, Status::Ok);
+    assert_eq!(broadcast(&state), Some(false));
+    // The same measurement again, asked for by a trigger.
+    camera(&mut state, 103.1, Status::Ok);
+    assert_eq!(broadcast(&state), Some(true));
+    let counters = state.counters();
+    assert_eq!((counters.get(Counter::Accepted), counters.get(Counter::Superseded)), (5, 2));
+    assert_eq!(state.deciding(), Input::Sights2d3d, "its pose is the newest");
+    state.reset();
+    lidar(&mut state, 102.0, Status::Ok);
+    assert_eq!(broadcast(&state), Some(true), "after a reset there is no newer one");
+}
+
+#[test]
+fn what_one_input_cannot_answer_takes_nothing_from_the_other() {
+    let mut state = state(|p| p.tf.hold_sec = 5.0);
+    lidar(&mut state, 103.0, Status::Ok);
+    for t in [102.95, 103.1, 103.9] {
+        camera(&mut state, t, Status::LowInliers);
+        assert_eq!((state.frame.status, &state.frame.hold), (Status::LowInliers, &None));
+        assert_eq!((state.deciding(), state.category(at(t))), (Input::Points3d3d, Status::Ok));
+    }
+    let rejected = |state: &State, input| state.channels.get(input).rejected_in_a_row;
+    assert_eq!((rejected(&state, Input::Points3d3d), rejected(&state, Input::Sights2d3d)), (0, 3));
+    // The other one has come to an end: what it said holds for a while.
+    camera(&mut state, 104.1, Status::LowInliers);
+    assert!(state.frame.hold.is_some());
+    assert_eq!((state.deciding(), state.category(at(104.1))), (Input::Sights2d3d, Status::LowInliers));
+    // Neither has an answer: the last one speaks.
+    lidar(&mut state, 104.2, Status::Ok);
+    lidar(&mut state, 104.3, Status::Degenerate);
+    assert!(state.frame.hold.is_some());
+    camera(&mut state, 104.4, Status::Ambiguous);
+    assert!(state.frame.hold.is_some());
+    assert_eq!(state.category(at(104.4)), Status::Ambiguous);
+}
+
+#[test]
+fn a_relative_pose_is_told_in_its_frame_and_never_broadcast() {
+    let mut state = state(|p| p.camera.reference_frame = "keyframe".to_owned());
+    let reference_t_camera = pose(0.6, 0.0, 0.8, 0.1, 0.2);
+    let pair = |state: &mut State, t, status, pose| {
+        // No transform is known at this time, and none is needed.
+        answer(state, Input::Sights2d2d, t, &(&estimated(status, pose)).into());
+    };
+    pair(&mut state, 500.0, Status::Ok, reference_t_camera);
+    let relative = state.frame.relative.clone().unwrap();
+    assert_eq!((&*relative.frame, relative.reference_t_camera), ("keyframe", reference_t_camera));
+    assert_eq!((state.frame.status, &state.frame.accepted, &state.frame.hold), (Status::Ok, &None, &None));
+    assert!(state.frame.facts.candidates.is_empty());
+    assert_eq!((state.deciding(), state.category(at(500.0))), (Input::Sights2d2d, Status::Ok));
+    state.reset();
+
+    lidar(&mut state, 103.0, Status::LowInliers);
+    pair(&mut state, 103.0, Status::Ok, reference_t_camera);
+    assert_eq!((state.deciding(), state.category(at(103.0))), (Input::Points3d3d, Status::LowInliers));
+    lidar(&mut state, 103.1, Status::Ok);
+    pair(&mut state, 105.0, Status::LowInliers, reference_t_camera);
+    assert_eq!((&state.frame.relative, &state.frame.hold), (&None, &None));
+    for status in [Status::Degenerate, Status::Ambiguous] {
+        pair(&mut state, 105.0, status, reference_t_camera);
+        assert_eq!((state.frame.status, &state.frame.relative), (status, &None));
+    }
+    pair(&mut state, 105.0, Status::Ok, Rigid::translation(f64::NAN, 0.0, 0.0));
+    assert_eq!((state.frame.status, &state.frame.relative), (Status::Degenerate, &None));
 }
 
 #[test]
