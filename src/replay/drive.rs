@@ -36,6 +36,7 @@ const INITIAL_POSE: &str = "/initialpose";
 
 /// What of a bag is driven, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Options {
     /// Topic of 3D-3D correspondences. Of the topics of correspondences those are driven that the bag has: at
     /// least one, and all whose name is not the usual one. Empty: not driven.

@@ -15,6 +15,9 @@ pub struct Run {
     pub bag: String,
     /// Where the truth comes from.
     pub truth: Option<String>,
+    /// The topic with the truth of relative poses.
+    #[serde(default)]
+    pub truth_relative: Option<String>,
     /// What of the bag was driven, and how.
     pub drive: Options,
     /// False: it was interrupted, and all that follows is of the part until then.
@@ -60,6 +63,7 @@ impl Run {
         Self {
             bag,
             truth: None,
+            truth_relative: None,
             drive,
             complete: outcome.complete,
             losses: outcome.losses.iter().map(ToString::to_string).collect(),
