@@ -2,11 +2,14 @@
 
 mod common;
 
-use common::{encode_transforms, honest_rows, recorded, Cloud, SIX};
+use common::{encode_transforms, honest_rows, recorded, CameraInfo, Cloud, SIX};
+use flashreg::estimation::{AbsoluteProblem, RelativeProblem};
 use flashreg::localizer::transforms::TransformBuffer;
 use flashreg::localizer::{Input, Localizer, PoseSample};
+use flashreg::messages::camera_info::CameraInfoView;
 use flashreg::messages::correspondences::CorrespondenceView;
 use flashreg::messages::point_cloud::PointCloudView;
+use flashreg::messages::sights::{AbsoluteView, RelativeView, Thresholds};
 use flashreg::messages::transforms::{TransformSample, TransformsView};
 use flashreg::messages::{Dropped, Stamp};
 use flashreg::params::Params;
@@ -40,6 +43,7 @@ fn read_all(cdr: &[u8]) {
             assert!(problem.rows().all(|row| row.is_finite() && row.weight > 0.0));
         }
     }
+    read_sights(cdr);
     if let Ok(view) = TransformsView::parse(cdr) {
         let transforms = LOCALIZER.with_borrow(Localizer::transforms);
         let mut buffer = transforms.lock().expect("whole");
@@ -58,6 +62,38 @@ fn read_all(cdr: &[u8]) {
     });
 }
 
+/// Calibrations, and features of a camera with and without one.
+fn read_sights(cdr: &[u8]) {
+    if let Ok(view) = CameraInfoView::parse(cdr) {
+        for camera in [false, true].into_iter().filter_map(|rectified| view.camera(rectified).ok()) {
+            assert!(camera.focal().iter().all(|f| *f > 0.0) && !camera.size().contains(&0));
+            if let Some(ray) = camera.bearing([100.0, 50.0]) {
+                assert!((ray.norm() - 1.0).abs() < 1e-12);
+            }
+        }
+    }
+    let info = CameraInfo::new().encode();
+    let camera = CameraInfoView::parse(&info).expect("readable").camera(false).expect("calibrated");
+    let thresholds = Thresholds { pixel: 4.0, angle: 0.01 };
+    for camera in [None, Some(&camera)] {
+        if let Ok(view) = AbsoluteView::parse(cdr, false) {
+            let mut problem = AbsoluteProblem::default();
+            if let Ok(Dropped { non_finite, weight, pixel }) = view.fill(&mut problem, camera, &thresholds) {
+                assert_eq!(problem.rows().len() + non_finite + weight + pixel, view.cloud().len());
+                let of_length_one = |v: f64| (v - 1.0).abs() < 1e-12;
+                assert!(problem.rows().iter().all(|row| of_length_one(row.sight.bearing.norm())));
+            }
+        }
+        if let Ok(view) = RelativeView::parse(cdr, false) {
+            let mut problem = RelativeProblem::default();
+            if let Ok(Dropped { non_finite, weight, pixel }) = view.fill(&mut problem, camera, &thresholds) {
+                assert_eq!(problem.rows().len() + non_finite + weight + pixel, view.cloud().len());
+                assert!(problem.rows().iter().all(|row| row.weight > 0.0));
+            }
+        }
+    }
+}
+
 fn messages() -> Vec<Vec<u8>> {
     let mut fields = SIX.to_vec();
     fields.extend([("weight", 8), ("id", 6), ("sid", 6)]);
@@ -71,6 +107,9 @@ fn messages() -> Vec<Vec<u8>> {
         big.encode(),
         encode_transforms(&[transform], false),
         encode_transforms(&[transform, transform], true),
+        CameraInfo::new().encode(),
+        Cloud::new(&[("u", 7), ("v", 7), ("tx", 7), ("ty", 7), ("tz", 7), ("weight", 7)], &rows).encode(),
+        Cloud::new(&[("u", 4), ("v", 4), ("tu", 8), ("tv", 8), ("id", 6)], &rows).encode(),
     ]
 }
 
@@ -87,7 +126,7 @@ proptest! {
 
     #[test]
     fn mutated_messages_never_panic(
-        which in 0usize..4,
+        which in 0usize..7,
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in proptest::option::of(any::<prop::sample::Index>()),
     ) {
@@ -103,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn mutated_sizes_never_panic(which in 0usize..2, at in any::<prop::sample::Index>(), value in
+    fn mutated_sizes_never_panic(which in prop_oneof![0usize..2, 4usize..7], at in any::<prop::sample::Index>(), value in
         prop_oneof![Just(0u32), Just(1), Just(u32::MAX), Just(u32::MAX - 1), Just(1 << 31), any::<u32>()])
     {
         let mut cdr = messages().swap_remove(which);

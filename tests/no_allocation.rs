@@ -2,9 +2,12 @@
 
 mod common;
 
-use common::{encode_transforms, honest_rows, Cloud, SIX};
+use common::{encode_transforms, honest_rows, CameraInfo, Cloud, SIX};
+use flashreg::estimation::{AbsoluteProblem, RelativeProblem};
 use flashreg::localizer::transforms::TransformBuffer;
+use flashreg::messages::camera_info::CameraInfoView;
 use flashreg::messages::correspondences::CorrespondenceView;
+use flashreg::messages::sights::{AbsoluteView, RelativeView, Thresholds};
 use flashreg::messages::transforms::TransformsView;
 use flashreg::messages::Stamp;
 use flashreg::registration::Problem;
@@ -58,5 +61,35 @@ fn reading_a_message_and_looking_up_its_transforms_allocates_nothing() {
     for (i, message) in warm.iter().enumerate() {
         frame(message, 500 + i);
     }
+    assert_eq!(ALLOCATIONS.get(), before);
+}
+
+#[test]
+fn reading_a_calibration_and_the_features_of_a_camera_allocates_nothing() {
+    let info = CameraInfo::new().encode();
+    let pixels: Vec<Vec<f64>> =
+        (0..500).map(|i| vec![f64::from(i) + 0.5, 100.25, f64::from(i), 3.0, 50.0]).collect();
+    let absolute_fields = [("u", 7), ("v", 7), ("tx", 7), ("ty", 7), ("tz", 7)];
+    let [by_pixels, by_bearings] =
+        [Cloud::new(&absolute_fields, &pixels), Cloud::new(&SIX, &honest_rows(500, [1.0; 3]))];
+    let pairs = Cloud::new(&[("u", 7), ("v", 7), ("tu", 7), ("tv", 7)], &pixels).encode();
+    let [by_pixels, by_bearings] = [by_pixels, by_bearings].map(|cloud| cloud.encode());
+    let mut absolute = AbsoluteProblem::with_capacity(500);
+    let mut relative = RelativeProblem::with_capacity(500);
+    let thresholds = Thresholds { pixel: 4.0, angle: 0.01 };
+    let mut frame = || {
+        let camera = CameraInfoView::parse(&info).expect("readable").camera(false).expect("calibrated");
+        for (cdr, camera) in [(&by_pixels, Some(&camera)), (&by_bearings, None)] {
+            let view = AbsoluteView::parse(cdr, false).expect("readable");
+            view.fill(&mut absolute, camera, &thresholds).expect("usable");
+            assert_eq!(absolute.rows().len(), 500);
+        }
+        let view = RelativeView::parse(&pairs, false).expect("readable");
+        view.fill(&mut relative, Some(&camera), &thresholds).expect("usable");
+        assert_eq!(relative.rows().len(), 500);
+    };
+    frame();
+    let before = ALLOCATIONS.get();
+    (0..20).for_each(|_| frame());
     assert_eq!(ALLOCATIONS.get(), before);
 }

@@ -174,6 +174,56 @@ impl Cloud {
     }
 }
 
+/// A `sensor_msgs/CameraInfo` to write; every number can be made wrong before it is.
+#[derive(Debug, Clone)]
+pub struct CameraInfo {
+    pub frame: String,
+    pub height: u32,
+    pub width: u32,
+    pub model: String,
+    pub d: Vec<f64>,
+    pub k: [f64; 9],
+    pub r: [f64; 9],
+    pub p: [f64; 12],
+    pub binning: [u32; 2],
+    /// x, y, height, width
+    pub roi: [u32; 4],
+    pub cdr_big_endian: bool,
+}
+
+impl CameraInfo {
+    /// A camera of 640 x 480 pixels, its raw image distorted, its rectified image another one.
+    pub fn new() -> Self {
+        Self {
+            frame: "camera_optical".to_owned(),
+            height: 480,
+            width: 640,
+            model: "plumb_bob".to_owned(),
+            d: vec![-0.28, 0.09, 0.0012, -0.0007, -0.015],
+            k: [612.5, 0.0, 331.25, 0.0, 608.75, 247.5, 0.0, 0.0, 1.0],
+            r: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
+            p: [500.0, 0.0, 320.0, 0.0, 0.0, 510.0, 240.0, 0.0, 0.0, 0.0, 1.0, 0.0],
+            binning: [0; 2],
+            roi: [0; 4],
+            cdr_big_endian: false,
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = CdrWriter::new(self.cdr_big_endian);
+        w.header(Stamp::new(100, 0), &self.frame).u32(self.height).u32(self.width).str(&self.model);
+        w.u32(self.d.len() as u32);
+        for v in self.d.iter().chain(&self.k).chain(&self.r).chain(&self.p) {
+            w.f64(*v);
+        }
+        for v in self.binning.iter().chain(&self.roi) {
+            w.u32(*v);
+        }
+        w.u8(0);
+        w.finish()
+    }
+}
+
 /// Rows `x y z tx ty tz` of points well spread, the map shifted by `shift`.
 pub fn honest_rows(n: usize, shift: [f64; 3]) -> Vec<Vec<f64>> {
     (0..n)
