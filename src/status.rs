@@ -69,6 +69,8 @@ named!(
         Overwritten = "overwritten",
         /// Poses accepted.
         Accepted = "accepted",
+        /// Of these, not broadcast: one measured later had been accepted before.
+        Superseded = "superseded",
         /// Refused: a required field is absent.
         RefusedMissingField = "refused.missing_field",
         /// Refused: a field has an unusable type.
@@ -151,6 +153,11 @@ impl Counters {
         if let Some(value) = self.0.get_mut(counter as usize) {
             *value = value.saturating_add(n);
         }
+    }
+
+    /// Adds the numbers of others.
+    pub fn add_all(&mut self, others: &Self) {
+        self.0.iter_mut().zip(&others.0).for_each(|(to, n)| *to = to.saturating_add(*n));
     }
 
     /// The number so far.

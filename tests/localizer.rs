@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{recorded, Cloud, SIX};
+use common::{recorded, CameraInfo, Cloud, SIX};
 use flashreg::geometry::{Point, Rigid, Vector};
-use flashreg::localizer::{Localizer, PoseSample};
+use flashreg::localizer::{Input, Localizer, Missing, PoseSample};
 use flashreg::messages::cdr::CdrReader;
 use flashreg::messages::transforms::TransformSample;
 use flashreg::messages::Stamp;
@@ -86,7 +86,7 @@ fn assert_near(got: &Rigid, want: &Rigid) {
 fn a_robot_that_recognizes_the_map_is_localized() {
     let mut localizer = localizer();
     let cdr = message(103.0, &[map_t_base() * base_t_sensor()], 80, 120);
-    let frame = localizer.handle_correspondences(&cdr, at(103.05));
+    let frame = localizer.handle(Input::Points3d3d, &cdr, at(103.05));
     assert_eq!(frame.status, Status::Ok, "{}", frame.message);
     assert_eq!((frame.stamp, frame.sensor_frame.as_str()), (at(103.0), "lidar"));
     assert_eq!((frame.correspondences, frame.after_filter), (200, 200));
@@ -102,7 +102,10 @@ fn a_robot_that_recognizes_the_map_is_localized() {
     assert!(
         facts.inliers >= 80 && facts.inlier_mask.iter().filter(|inlier| **inlier).count() == facts.inliers
     );
-    assert_eq!((localizer.counters().get(Counter::Accepted), localizer.rejected_in_a_row()), (1, 0));
+    assert_eq!(
+        (localizer.counters().get(Counter::Accepted), localizer.rejected_in_a_row(Input::Points3d3d)),
+        (1, 0)
+    );
     assert_eq!(localizer.correspondences().len(), 200);
 }
 
@@ -110,18 +113,18 @@ fn a_robot_that_recognizes_the_map_is_localized() {
 fn without_agreement_the_last_transform_is_held_and_nothing_new_goes_out() {
     let mut localizer = localizer();
     let good = message(101.0, &[map_t_base() * base_t_sensor()], 80, 0);
-    let sent = localizer.handle_correspondences(&good, at(101.0)).accepted.clone().expect("a pose").tf;
+    let sent = localizer.handle(Input::Points3d3d, &good, at(101.0)).accepted.clone().expect("a pose").tf;
     let sent = sent.expect("map -> odom");
     for (seconds, each, held) in [(101.5, 1, true), (102.9, 1, true), (103.5, 1, false)] {
         let wrong = message(seconds, &[], each, 150);
-        let frame = localizer.handle_correspondences(&wrong, at(seconds));
+        let frame = localizer.handle(Input::Points3d3d, &wrong, at(seconds));
         assert!(!matches!(frame.status, Status::Ok), "{}", frame.status);
         assert_eq!((frame.accepted.is_none(), frame.hold.is_some()), (true, held));
         assert!(frame.hold.iter().all(|tf| tf.transform == sent.transform && tf.stamp == at(seconds + 0.1)));
     }
     // Too few rows is no reason to let go either.
-    localizer.handle_correspondences(&message(104.0, &[map_t_base()], 80, 0), at(104.0));
-    let frame = localizer.handle_correspondences(&message(104.2, &[map_t_base()], 2, 0), at(104.2));
+    localizer.handle(Input::Points3d3d, &message(104.0, &[map_t_base()], 80, 0), at(104.0));
+    let frame = localizer.handle(Input::Points3d3d, &message(104.2, &[map_t_base()], 2, 0), at(104.2));
     assert_eq!((frame.status, frame.hold.is_some()), (Status::TooFew, true));
 }
 
@@ -131,7 +134,7 @@ fn two_places_that_look_alike_are_told_apart_by_an_initial_pose() {
     let there = Rigid::new(Vector::new(-20.0, 9.0, 0.3), Vector::new(0.0, 0.0, -0.5));
     let alike = |seconds| message(seconds, &[here * base_t_sensor(), there * base_t_sensor()], 80, 20);
     let mut localizer = localizer();
-    let frame = localizer.handle_correspondences(&alike(101.0), at(101.0));
+    let frame = localizer.handle(Input::Points3d3d, &alike(101.0), at(101.0));
     assert_eq!((frame.status, frame.accepted.is_none()), (Status::Ambiguous, true), "{}", frame.message);
     assert_eq!(frame.facts.candidates.len(), 2);
     assert_eq!(localizer.counters().get(Counter::RejectedAmbiguous), 1);
@@ -144,12 +147,87 @@ fn two_places_that_look_alike_are_told_apart_by_an_initial_pose() {
         let position = near.translation.vector.into();
         let pose = PoseSample { position, orientation: [q.x, q.y, q.z, q.w], covariance };
         localizer.set_initial_pose("map", at(101.0), &pose, at(101.0)).expect("taken");
-        let frame = localizer.handle_correspondences(&alike(101.0), at(101.0));
+        let frame = localizer.handle(Input::Points3d3d, &alike(101.0), at(101.0));
         assert_eq!(frame.status, Status::Ok, "{}", frame.message);
         assert_near(&frame.accepted.as_ref().expect("a pose").map_t_base, &place);
     }
     localizer.reset();
-    assert_eq!(localizer.handle_correspondences(&alike(101.0), at(101.0)).status, Status::Ambiguous);
+    assert_eq!(localizer.handle(Input::Points3d3d, &alike(101.0), at(101.0)).status, Status::Ambiguous);
+}
+
+#[test]
+fn directions_to_landmarks_localize_as_points_do() {
+    let mut localizer = localizer();
+    // The same numbers, taken as directions of any length.
+    let cdr = message(103.0, &[map_t_base() * base_t_sensor()], 80, 120);
+    let frame = localizer.handle(Input::Sights2d3d, &cdr, at(103.05));
+    assert_eq!((frame.input, frame.status), (Input::Sights2d3d, Status::Ok), "{}", frame.message);
+    assert_near(&frame.accepted.as_ref().expect("a pose").map_t_base, &map_t_base());
+    assert!((80..90).contains(&frame.facts.inliers), "{}", frame.facts.inliers);
+    assert_eq!(localizer.inliers().count(), localizer.frame().facts.inliers);
+    assert_eq!(localizer.counters_of(Input::Sights2d3d).get(Counter::Accepted), 1);
+    assert_eq!(localizer.deciding(), Input::Sights2d3d);
+    // A LiDAR message measured earlier is right too, and comes too late for tf.
+    let cdr = message(102.9, &[map_t_base() * base_t_sensor()], 80, 120);
+    let frame = localizer.handle(Input::Points3d3d, &cdr, at(103.05));
+    assert_eq!((frame.status, frame.message.as_str()), (Status::Ok, "older than the last pose"));
+    assert!(frame.accepted.as_ref().is_some_and(|pose| pose.tf.is_none()));
+}
+
+#[test]
+fn directions_in_two_views_give_the_pose_between_them() {
+    let mut localizer = localizer();
+    let reference_t_camera = Rigid::new(Vector::new(2.0, -0.5, 1.0), Vector::new(0.1, -0.2, 0.3));
+    let cdr = message(900.0, &[reference_t_camera], 80, 40);
+    let frame = localizer.handle(Input::Sights2d2d, &cdr, at(900.0));
+    assert_eq!(frame.status, Status::Ok, "{}", frame.message);
+    let relative = frame.relative.as_ref().expect("a relative pose");
+    let translation = relative.reference_t_camera.translation.vector;
+    assert_eq!(&*relative.frame, "camera_reference");
+    assert!((translation.norm() - 1.0).abs() < 1e-12);
+    assert!(translation.angle(&reference_t_camera.translation.vector) < 0.02);
+    assert!(relative.reference_t_camera.rotation.angle_to(&reference_t_camera.rotation) < 0.002);
+    assert_eq!((&frame.accepted, &frame.hold, localizer.inliers().count()), (&None, &None, 0));
+}
+
+#[test]
+fn pixels_need_the_calibration_of_their_camera() {
+    let mut localizer = localizer();
+    let rows: Vec<Vec<f64>> =
+        (0..20).map(|i| vec![300.0 + f64::from(i), 200.0, f64::from(i), 5.0, 1.0]).collect();
+    let mut cloud = Cloud::new(&[("u", 7), ("v", 7), ("tx", 7), ("ty", 7), ("tz", 7)], &rows);
+    cloud.stamp = at(103.0);
+    let pixels = cloud.encode();
+    let now = at(103.0);
+    let answer = |localizer: &mut Localizer| {
+        let frame = localizer.handle(Input::Sights2d3d, &pixels, now);
+        (frame.status, frame.message.clone(), frame.registered)
+    };
+    let missing = Missing::CameraInfo("lidar".to_owned());
+    assert_eq!(localizer.needs(Input::Sights2d3d, &pixels, now), Err(missing));
+    assert_eq!(answer(&mut localizer), (Status::BadInput, "no_camera_info:lidar".to_owned(), false));
+
+    let good = CameraInfo { frame: "/lidar".to_owned(), ..CameraInfo::new() };
+    let mut bad = good.clone();
+    bad.k[0] = 0.0;
+    let other = CameraInfo { frame: "another".to_owned(), ..good.clone() };
+    assert!(localizer.handle_camera_info(&bad.encode()).is_err());
+    assert!(localizer.handle_camera_info(&other.encode()).is_ok());
+    assert_eq!(localizer.needs(Input::Sights2d3d, &pixels, now), Ok(()), "there is nothing to wait for");
+    let named = "camera_info: K[0] is 0: the camera is not calibrated".to_owned();
+    assert_eq!(answer(&mut localizer), (Status::BadInput, named.clone(), false));
+    assert!(localizer.handle_camera_info(&good.encode()).is_ok());
+    assert!(answer(&mut localizer).2, "a pose was sought");
+    // The good one is forgotten.
+    assert!(localizer.handle_camera_info(&bad.encode()).is_err());
+    assert_eq!(answer(&mut localizer), (Status::BadInput, named, false));
+    // Of the rectified image P counts, which is there.
+    let mut params = Params::default();
+    params.camera.rectified = true;
+    localizer.set_params(&params);
+    assert!(answer(&mut localizer).2, "a pose was sought");
+    let refused = localizer.counters_of(Input::Sights2d3d).get(Counter::RefusedCameraInfo);
+    assert_eq!((refused, localizer.counters().get(Counter::RefusedCameraInfo)), (3, 5));
 }
 
 #[test]
@@ -182,7 +260,7 @@ fn a_recorded_drive_is_localized_wherever_it_says_so() {
         // The bag has no tf: the sensor is the robot.
         params.frames.base = frame.to_owned();
         let mut localizer = Localizer::new(&params).expect("the CPU is always there");
-        let answer = localizer.handle_correspondences(cdr, stamp);
+        let answer = localizer.handle(Input::Points3d3d, cdr, stamp);
         let (_, map_t_sensor) = truth.iter().find(|(t, _)| *t == stamp).expect("a truth for each message");
         seen += 1;
         if let Some(pose) = &answer.accepted {

@@ -5,7 +5,7 @@ mod common;
 use common::{encode_transforms, honest_rows, recorded, CameraInfo, Cloud, SIX};
 use flashreg::estimation::{AbsoluteProblem, RelativeProblem};
 use flashreg::localizer::transforms::TransformBuffer;
-use flashreg::localizer::{Localizer, PoseSample};
+use flashreg::localizer::{Input, Localizer, PoseSample};
 use flashreg::messages::camera_info::CameraInfoView;
 use flashreg::messages::correspondences::CorrespondenceView;
 use flashreg::messages::point_cloud::PointCloudView;
@@ -54,8 +54,11 @@ fn read_all(cdr: &[u8]) {
     }
     LOCALIZER.with_borrow_mut(|localizer| {
         let now = Stamp::new(100, 0);
-        let _ = localizer.needs(cdr, now);
-        let _ = localizer.handle_correspondences(cdr, now);
+        for input in Input::ALL {
+            let _ = localizer.needs(input, cdr, now);
+            let _ = localizer.handle(input, cdr, now);
+        }
+        let _ = localizer.handle_camera_info(cdr);
     });
 }
 

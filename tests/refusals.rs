@@ -5,7 +5,7 @@ mod common;
 
 use common::{encode_transforms, honest_rows, Cloud, SIX};
 use flashreg::localizer::transforms::TransformError;
-use flashreg::localizer::{InitialPoseError, Localizer, PoseSample};
+use flashreg::localizer::{InitialPoseError, Input, Localizer, Missing, PoseSample};
 use flashreg::messages::transforms::TransformsView;
 use flashreg::messages::Stamp;
 use flashreg::params::{Params, StampZero};
@@ -55,13 +55,13 @@ fn cloud() -> Cloud {
 /// Status, first word of the message, counter.
 fn assert_refused(localizer: &mut Localizer, cdr: &[u8], status: Status, words: &str, counter: Counter) {
     let before = localizer.counters().get(counter);
-    let in_a_row = localizer.rejected_in_a_row();
-    let frame = localizer.handle_correspondences(cdr, at(NOW));
+    let in_a_row = localizer.rejected_in_a_row(Input::Points3d3d);
+    let frame = localizer.handle(Input::Points3d3d, cdr, at(NOW));
     assert_eq!(frame.status, status, "{}", frame.message);
     assert!(frame.message.starts_with(words), "'{}' does not begin with '{words}'", frame.message);
     assert!(frame.accepted.is_none() && frame.hold.is_none() && !frame.registered);
     assert_eq!(localizer.counters().get(counter), before + 1, "{counter}");
-    assert_eq!(localizer.rejected_in_a_row(), in_a_row + 1);
+    assert_eq!(localizer.rejected_in_a_row(Input::Points3d3d), in_a_row + 1);
     assert_eq!(localizer.category(at(NOW)), status);
 }
 
@@ -127,7 +127,7 @@ fn unusable_rows_are_dropped_and_the_message_used() {
     rows[10][6] = -1.0;
     rows[11][6] = f64::NAN;
     let mut localizer = localizer(|_| {});
-    let frame = localizer.handle_correspondences(&Cloud::new(&fields, &rows).encode(), at(NOW));
+    let frame = localizer.handle(Input::Points3d3d, &Cloud::new(&fields, &rows).encode(), at(NOW));
     assert!(frame.registered);
     assert_eq!((frame.correspondences, frame.after_filter), (30, 25));
     assert_eq!(localizer.counters().get(Counter::DroppedNonFinite), 2);
@@ -141,7 +141,7 @@ fn of_too_many_rows_the_heaviest_are_kept() {
     let mut rows = honest_rows(40, [0.0; 3]);
     rows.iter_mut().enumerate().for_each(|(i, row)| row.push(1.0 + (i % 4) as f64));
     let mut localizer = localizer(|p| p.registration.max_correspondences = 25);
-    let frame = localizer.handle_correspondences(&Cloud::new(&fields, &rows).encode(), at(NOW));
+    let frame = localizer.handle(Input::Points3d3d, &Cloud::new(&fields, &rows).encode(), at(NOW));
     assert_eq!((frame.correspondences, frame.after_filter), (40, 25));
     assert_eq!(localizer.counters().get(Counter::TruncatedRows), 15);
     // Ten rows of weight 4, ten of 3, and the first five of weight 2.
@@ -158,9 +158,9 @@ fn values_are_absurd_under_the_byte_order_claimed() {
     let mut wrong = cloud();
     wrong.is_bigendian = true;
     let mut forced = localizer(|p| p.input.force_little_endian = true);
-    assert!(forced.handle_correspondences(&wrong.encode(), at(NOW)).registered);
+    assert!(forced.handle(Input::Points3d3d, &wrong.encode(), at(NOW)).registered);
     let honest = Cloud::with_layout(&SIX, &honest_rows(60, [0.0; 3]), 0, 1, 0, true);
-    assert!(localizer(|_| {}).handle_correspondences(&honest.encode(), at(NOW)).registered);
+    assert!(localizer(|_| {}).handle(Input::Points3d3d, &honest.encode(), at(NOW)).registered);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn the_stamp_is_zero_old_or_in_the_future() {
     let mut zero = cloud();
     zero.stamp = at(0.0);
     let mut taken_as_now = localizer(|p| p.input.stamp_zero = StampZero::Now);
-    let frame = taken_as_now.handle_correspondences(&zero.encode(), at(NOW));
+    let frame = taken_as_now.handle(Input::Points3d3d, &zero.encode(), at(NOW));
     assert_eq!((frame.registered, frame.stamp), (true, at(NOW)));
 }
 
@@ -190,14 +190,14 @@ fn a_transform_is_unknown_at_the_stamp() {
     hear_odometry(&late, 99.0, 99.9);
     let cdr = cloud().encode();
     assert!(
-        matches!(late.needs(&cdr, at(NOW)), Err(TransformError::Future { by, .. }) if (by - 0.1).abs() < 1e-9)
+        matches!(late.needs(Input::Points3d3d, &cdr, at(NOW)), Err(Missing::Transform(TransformError::Future { by, .. })) if (by - 0.1).abs() < 1e-9)
     );
     let words = "transform 'odom' -> 'base_link' is known only until 0.100 s before the stamp";
     assert_refused(&mut late, &cdr, status, words, counter);
     // It is tried again with each message.
     hear_odometry(&late, 100.0, 100.1);
-    assert_eq!(late.needs(&cdr, at(NOW)), Ok(()));
-    assert!(late.handle_correspondences(&cdr, at(NOW)).registered);
+    assert_eq!(late.needs(Input::Points3d3d, &cdr, at(NOW)), Ok(()));
+    assert!(late.handle(Input::Points3d3d, &cdr, at(NOW)).registered);
 }
 
 #[test]
@@ -205,26 +205,29 @@ fn a_message_that_is_refused_anyway_waits_for_no_transform() {
     let localizer = localizer(|_| {});
     let mut stale = cloud();
     stale.frame = "radar".into();
-    assert!(localizer.needs(&stale.encode(), at(NOW)).is_err());
+    assert!(localizer.needs(Input::Points3d3d, &stale.encode(), at(NOW)).is_err());
     stale.stamp = at(50.0);
-    assert_eq!(localizer.needs(&stale.encode(), at(NOW)), Ok(()));
-    assert_eq!(localizer.needs(&[1, 2, 3], at(NOW)), Ok(()));
+    assert_eq!(localizer.needs(Input::Points3d3d, &stale.encode(), at(NOW)), Ok(()));
+    assert_eq!(localizer.needs(Input::Points3d3d, &[1, 2, 3], at(NOW)), Ok(()));
 }
 
 #[test]
 fn a_clock_that_goes_back_clears_the_buffers() {
     let mut localizer = localizer(|_| {});
     let cdr = cloud().encode();
-    localizer.handle_correspondences(&cdr, at(NOW));
+    localizer.handle(Input::Points3d3d, &cdr, at(NOW));
     assert!(!localizer.clock(at(NOW - 0.9)), "a second is no jump");
     assert!(!localizer.clock(at(NOW)));
     assert!(localizer.clock(at(20.0)));
     assert_eq!((localizer.generation(), localizer.counters().get(Counter::ClockJumps)), (1, 1));
     assert_eq!(localizer.category(at(20.0)), Status::WaitingInput);
     localizer.clock(at(NOW));
-    assert!(matches!(localizer.needs(&cdr, at(NOW)), Err(TransformError::UnknownFrame(_))));
+    assert!(matches!(
+        localizer.needs(Input::Points3d3d, &cdr, at(NOW)),
+        Err(Missing::Transform(TransformError::UnknownFrame(_)))
+    ));
     // The clock as a message brings it counts as well.
-    localizer.handle_correspondences(&cdr, at(NOW - 5.0));
+    localizer.handle(Input::Points3d3d, &cdr, at(NOW - 5.0));
     assert_eq!((localizer.generation(), localizer.counters().get(Counter::ClockJumps)), (2, 2));
 }
 
@@ -234,13 +237,13 @@ fn a_stamp_that_goes_back_clears_the_buffers() {
     let (mut first, mut second) = (cloud(), cloud());
     first.stamp = at(100.0);
     second.stamp = at(98.9);
-    assert!(localizer.handle_correspondences(&first.encode(), at(NOW)).registered);
-    let frame = localizer.handle_correspondences(&second.encode(), at(NOW));
+    assert!(localizer.handle(Input::Points3d3d, &first.encode(), at(NOW)).registered);
+    let frame = localizer.handle(Input::Points3d3d, &second.encode(), at(NOW));
     assert_eq!((frame.status, frame.generation), (Status::MissingTf, 1));
     assert_eq!(localizer.counters().get(Counter::ClockJumps), 1);
     // What is static is kept, the rest comes anew.
     hear_odometry(&localizer, 98.0, 99.0);
-    assert!(localizer.handle_correspondences(&second.encode(), at(NOW)).registered);
+    assert!(localizer.handle(Input::Points3d3d, &second.encode(), at(NOW)).registered);
     assert_eq!(localizer.counters().get(Counter::ClockJumps), 1);
 }
 
@@ -312,13 +315,13 @@ fn switched_off_it_does_nothing() {
     assert_eq!(localizer.category(at(NOW)), Status::WaitingInput);
     localizer.set_active(false);
     assert_eq!(localizer.category(at(NOW)), Status::Inactive);
-    let frame = localizer.handle_correspondences(&cloud().encode(), at(NOW));
+    let frame = localizer.handle(Input::Points3d3d, &cloud().encode(), at(NOW));
     assert_eq!((frame.status, frame.registered, frame.accepted.is_none()), (Status::Inactive, false, true));
-    assert_eq!(localizer.rejected_in_a_row(), 0);
+    assert_eq!(localizer.rejected_in_a_row(Input::Points3d3d), 0);
     assert_eq!(localizer.counters().get(Counter::Received), 1);
     localizer.set_active(true);
     assert_eq!(localizer.category(at(NOW)), Status::WaitingInput);
-    assert!(localizer.handle_correspondences(&cloud().encode(), at(NOW)).registered);
+    assert!(localizer.handle(Input::Points3d3d, &cloud().encode(), at(NOW)).registered);
 }
 
 #[test]
@@ -328,7 +331,7 @@ fn silence_is_stale_input_after_a_while() {
         (localizer.input_age(at(NOW)), localizer.category(at(NOW + 50.0))),
         (None, Status::WaitingInput)
     );
-    localizer.handle_correspondences(&cloud().encode(), at(NOW));
+    localizer.handle(Input::Points3d3d, &cloud().encode(), at(NOW));
     let last = localizer.frame().status;
     assert_eq!(localizer.category(at(NOW + 1.9)), last);
     assert_eq!(localizer.category(at(NOW + 2.1)), Status::StaleInput);
@@ -345,7 +348,7 @@ fn parameters_read_at_start_keep_their_values() {
     }));
     let mut old = cloud();
     old.stamp = at(99.0);
-    let frame = localizer.handle_correspondences(&old.encode(), at(500.0));
+    let frame = localizer.handle(Input::Points3d3d, &old.encode(), at(500.0));
     assert!(frame.registered, "{}", frame.message);
     assert_eq!(frame.after_filter, 25);
 }

@@ -8,7 +8,7 @@ use flashreg::io::bag::{Bag, BagError};
 use flashreg::localizer::Localizer;
 use flashreg::messages::Stamp;
 use flashreg::params::{BackendChoice, Params, TfMode};
-use flashreg::replay::drive::{drive, Options, Outcome, INPUT};
+use flashreg::replay::drive::{drive, Options, Outcome};
 use flashreg::replay::truth::{Source, Truth};
 use flashreg::replay::FrameRecord;
 use flashreg::status::{Counter, Status};
@@ -22,6 +22,8 @@ fn params() -> Params {
     params.registration.max_correspondences = 256;
     params
 }
+
+const INPUT: &str = "/correspondences_3d3d";
 
 struct Driven {
     frames: Vec<FrameRecord>,

@@ -1,14 +1,16 @@
 //! The folder of a replay: what is in it, that it is the same every time, and what the gates say.
 
+use flashreg::estimation;
 use flashreg::geometry::Rigid;
 use flashreg::io::trajectory::Trajectory;
+use flashreg::localizer::{Input, Stages};
 use flashreg::messages::Stamp;
 use flashreg::params::Params;
 use flashreg::registration::StageTimes;
 use flashreg::replay::drive;
 use flashreg::replay::files::{write, Drive};
 use flashreg::replay::gates::{Gates, MinRecall};
-use flashreg::replay::metrics::{Align, Evaluation, Limit, Options, Step};
+use flashreg::replay::metrics::{Align, Angle, Evaluation, Limit, Options, Step, Truths};
 use flashreg::replay::result::ResultFile;
 use flashreg::replay::{table, Backend, Estimate, FrameRecord, Run};
 use flashreg::status::{Counter, Status};
@@ -23,6 +25,7 @@ use std::path::{Path, PathBuf};
 struct Made {
     frames: Vec<FrameRecord>,
     truth: Trajectory,
+    relative: Option<Trajectory>,
 }
 
 fn at(seconds: f64) -> Rigid {
@@ -68,23 +71,53 @@ fn made(count: u32) -> Made {
         };
         let stages = if i < 12 { StageTimes::default() } else { stages };
         FrameRecord {
+            input: Input::Points3d3d,
             stamp: begin.plus(seconds),
             arrived: begin.plus(seconds + 0.03),
             status,
             estimate: (status == Status::Ok).then_some(Estimate { map_t_base, covariance }),
+            relative: None,
             correspondences: 1500,
             inliers: if status == Status::Ok { 300 } else { 20 },
             log10_false_alarms: -40.0,
             margin: 0.8,
             parse_us: 100.0,
             total_us: 200.0 + stages.total(),
-            stages,
+            stages: Stages::Registration(stages),
         }
     };
     let frames = (0..count).map(frame).collect();
     // The truth of another clock, so that it is interpolated; it ends before the drive does.
     let poses = (0..2 * count - 20).map(|i| 0.05 * f64::from(i) - 0.02).map(|s| (begin.plus(s), at(s)));
-    Made { frames, truth: Trajectory::new(poses.collect()).expect("a trajectory") }
+    Made { frames, truth: Trajectory::new(poses.collect()).expect("a trajectory"), relative: None }
+}
+
+/// The same drive with a camera that answers just before the LiDAR: a pose in the map and, from the sixth frame
+/// on, a relative one; it stands during the frames 100 to 119.
+fn with_camera(made: &Made) -> Made {
+    let stands = |i: usize| (100..120).contains(&i);
+    let mut relative = Vec::new();
+    let mut frames = Vec::new();
+    for (i, lidar) in made.frames.iter().enumerate() {
+        let stages = Stages::Estimation(estimation::StageTimes { search: 900.0, ..Default::default() });
+        let arrived = lidar.arrived.plus(-0.01);
+        let camera = FrameRecord { arrived, stages, total_us: 1100.0, ..*lidar };
+        frames.push(FrameRecord { input: Input::Sights2d3d, ..camera });
+        if i > 5 {
+            let x = if stands(i) { 0.0 } else { 0.5 };
+            relative.push((lidar.stamp, Rigid::translation(x, 0.0, 0.0)));
+            let (sin, cos) = (0.01 * (i % 4) as f64).sin_cos();
+            let (status, found) = match stands(i) {
+                true => (Status::Degenerate, None),
+                false => (Status::Ok, Some(Rigid::translation(cos, sin, 0.0))),
+            };
+            let input = Input::Sights2d2d;
+            frames.push(FrameRecord { input, status, estimate: None, relative: found, ..camera });
+        }
+        frames.push(*lidar);
+    }
+    let relative = Some(Trajectory::new(relative).expect("a trajectory"));
+    Made { frames, truth: made.truth.clone(), relative }
 }
 
 fn run(frames: &[FrameRecord]) -> Run {
@@ -97,6 +130,7 @@ fn run(frames: &[FrameRecord]) -> Run {
     Run {
         bag: "drives/about_the_block & back.mcap".to_owned(),
         truth: Some("/ground_truth/odom".to_owned()),
+        truth_relative: None,
         drive: drive::Options { realtime: true, ..drive::Options::default() },
         complete: false,
         losses: vec!["chunk 17 is damaged: 31 messages of /points lost".to_owned()],
@@ -115,7 +149,8 @@ fn written(
     gates: Gates,
     before: Option<&ResultFile>,
 ) -> ResultFile {
-    let evaluation = Evaluation::new(&made.frames, Some(&made.truth), &options);
+    let truths = Truths { absolute: Some(&made.truth), relative: made.relative.as_ref() };
+    let evaluation = Evaluation::new(&made.frames, truths, &options);
     let run = run(&made.frames);
     let drive =
         Drive { run, frames: &made.frames, evaluation: &evaluation, options, gates, baseline: before };
@@ -175,6 +210,7 @@ fn a_long_drive_is_written_soon_and_small() {
     written(&kept("aligned"), &made, metres, Gates::default(), None);
     let seconds = Options { rpe: Step::Frames(7), ..Options::default() };
     written(&kept("frames"), &made, seconds, Gates::default(), None);
+    written(&kept("camera"), &with_camera(&made), Options::default(), Gates::default(), None);
     let left: Vec<_> =
         std::fs::read_dir(&folder).expect("a folder").flatten().map(|f| f.file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().ends_with(".partial")), "{left:?}");
@@ -236,13 +272,16 @@ fn paths(value: &Value, at: &str, into: &mut Vec<String>) {
 
 #[test]
 fn the_schema_of_the_result_is_the_documented_one() {
-    let made = made(300);
+    let made = with_camera(&made(300));
     let folder = tempfile::tempdir().expect("a folder");
     let gates = Gates {
         max_te_m: Some(1.0),
         max_re_deg: Some(1.0),
         min_recall: Some(MinRecall { share: 0.5, limit: Some(Limit { re_deg: 5.0, te_m: 2.0 }) }),
         max_p99_ms: Some(1.0),
+        max_relative_re_deg: Some(1.0),
+        max_direction_deg: Some(1.0),
+        min_relative_recall: Some(MinRecall { share: 0.5, limit: Some(Angle { deg: 5.0 }) }),
     };
     let options = Options { align: Align::Se3, ..Options::default() };
     let before = written(folder.path(), &made, options.clone(), gates.clone(), None);
@@ -255,7 +294,7 @@ fn the_schema_of_the_result_is_the_documented_one() {
     let mut names = Vec::new();
     paths(&json, "", &mut names);
     let named = |name: &String| {
-        let by_name = ["run.params.", "run.counters.", "summary.statuses."];
+        let by_name = ["run.params.", "run.counters.", "summary.statuses.", "summary.inputs[].statuses."];
         !by_name.iter().any(|group| name.starts_with(group))
     };
     names.retain(named);
@@ -289,7 +328,7 @@ fn what_is_no_result_is_refused() {
 fn a_gate_that_cannot_be_told_fails() {
     let made = made(100);
     let options = Options::default();
-    let evaluation = Evaluation::new(&made.frames, None, &options);
+    let evaluation = Evaluation::new(&made.frames, Truths::default(), &options);
     let gates = Gates {
         max_te_m: Some(100.0),
         min_recall: Some(MinRecall { share: 0.0, limit: None }),
@@ -302,7 +341,8 @@ fn a_gate_that_cannot_be_told_fails() {
         "0.95@5,2".parse(),
         Ok(MinRecall { share: 0.95, limit: Some(Limit { re_deg: 5.0, te_m: 2.0 }) })
     );
-    assert_eq!("1".parse(), Ok(MinRecall { share: 1.0, limit: None }));
+    assert_eq!("1".parse(), Ok(MinRecall::<Limit> { share: 1.0, limit: None }));
+    assert_eq!("0.9@5".parse(), Ok(MinRecall { share: 0.9, limit: Some(Angle { deg: 5.0 }) }));
     for text in ["1.5", "-0.1", "x", "0.9@", "0.9@5", "nan"] {
         assert!(text.parse::<MinRecall>().is_err(), "{text}");
     }
@@ -316,7 +356,7 @@ fn what_got_no_worse_is_no_regression() {
     let again = written(folder.path(), &made, Options::default(), Gates::default(), Some(&before));
     assert_eq!(again.failures(), [] as [String; 0]);
     // Without truth the same numbers are unknown: worse.
-    let evaluation = Evaluation::new(&made.frames, None, &Options::default());
+    let evaluation = Evaluation::new(&made.frames, Truths::default(), &Options::default());
     let unknown = flashreg::replay::gates::compare(&before, &evaluation);
     assert!(unknown.iter().any(|row| row.metric == "ATE, m" && !row.passed));
     let later = |change: &dyn Fn(&mut ResultFile)| {
@@ -334,4 +374,69 @@ fn what_got_no_worse_is_no_regression() {
     assert_eq!(later(&p99(0.9)), [] as [String; 0]);
     assert_eq!(later(&|other| other.summary.recall[0].share = 1.0), ["recall at 5 deg, 2 m"]);
     assert_eq!(later(&|other| other.summary.accepted = 300), ["accepted poses, share"]);
+}
+
+#[test]
+fn a_drive_with_a_camera_is_told_by_input_and_relative_poses_by_themselves() {
+    let made = with_camera(&made(300));
+    let folder = tempfile::tempdir().expect("a folder");
+    let gates = Gates {
+        max_relative_re_deg: Some(0.1),
+        max_direction_deg: Some(1.0),
+        min_relative_recall: Some(MinRecall { share: 0.9, limit: None }),
+        ..Gates::default()
+    };
+    let result = written(folder.path(), &made, Options::default(), gates, None);
+    let inputs: Vec<_> = result.summary.inputs.iter().map(|i| (i.input.as_str(), i.frames)).collect();
+    assert_eq!(
+        inputs,
+        [("correspondences_3d3d", 300), ("correspondences_2d3d", 300), ("correspondences_2d2d", 294)]
+    );
+    // The same poses at the same times: the trajectory has each once.
+    let accepted =
+        made.frames.iter().filter(|f| f.input == Input::Points3d3d && f.estimate.is_some()).count();
+    assert_eq!(read(folder.path(), "estimate.tum").lines().count(), 1 + accepted);
+    assert_eq!(
+        result.summary.ate.expect("a truth").pairs,
+        2 * result.summary.inputs[0].ate.expect("too").pairs
+    );
+    let relative = result.summary.relative.as_ref().expect("relative poses");
+    assert_eq!((relative.frames, relative.accepted, relative.with_truth), (294, 274, 274));
+    let still = relative.still;
+    assert_eq!((still.frames, still.degenerate, still.accepted), (20, 20, 0));
+    assert_eq!(relative.accepted_share(), Some(1.0));
+    let passed: Vec<_> = result.verdicts.iter().map(|verdict| verdict.passed).collect();
+    // Up to 0.03 rad, which is 1.7 degrees.
+    assert_eq!(passed, [true, false, true]);
+    let text = table::summary(&result);
+    for word in
+        ["standing  20 more", "correspondences_2d2d: 294 frames: degenerate 20, ok 274", "  direction deg"]
+    {
+        assert!(text.contains(word), "{word} in\n{text}");
+    }
+    let page = read(folder.path(), "report.html");
+    for word in ["<h2>Inputs</h2>", "Recall of relative poses", "20 refused as degenerate, 0 accepted"] {
+        assert!(page.contains(word), "{word}");
+    }
+    assert!(std::fs::read(folder.path().join("relative.png")).expect("a figure").starts_with(b"\x89PNG"));
+    let csv = read(folder.path(), "frames.csv");
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|head| *head == name).expect("a column");
+    let row = rows.iter().find(|row| row[column("input")] == "correspondences_2d2d").expect("a row");
+    // The sixth: 0.02 rad off.
+    assert_eq!(
+        [row[column("direction_deg")], row[column("fog_us")], row[column("te_m")]],
+        ["1.145915590", "", ""]
+    );
+    // A fall of recall and larger angles are regressions.
+    let mut before = result;
+    if let Some(relative) = &mut before.summary.relative {
+        relative.recall.iter_mut().for_each(|recall| recall.share = 1.1);
+        relative.direction_deg.iter_mut().for_each(|angles| angles.p50 *= 0.5);
+    }
+    let again = written(folder.path(), &made, Options::default(), Gates::default(), Some(&before));
+    let worse: Vec<_> =
+        again.comparison.iter().filter(|row| !row.passed).map(|row| row.metric.as_str()).collect();
+    assert_eq!(worse.len(), 5, "{worse:?}");
+    assert!(worse.contains(&"relative direction p50, degrees"), "{worse:?}");
 }

@@ -4,6 +4,7 @@ use flashreg::geometry::{Point, Rigid, Vector};
 use flashreg::messages::cdr::CdrReader;
 use flashreg::messages::point_cloud::PointCloudView;
 use flashreg::messages::Stamp;
+use flashreg::simulate::camera::Sight;
 use flashreg::simulate::faults::Fault;
 use flashreg::simulate::levels::{Levels, YAML};
 use flashreg::simulate::scene::{Place, Scene};
@@ -167,6 +168,13 @@ fn the_imu_feels_gravity_and_its_turns_add_up() {
     assert!(off != 0.0 && (off - first).abs() < 1e-12, "{off} {first}");
 }
 
+fn pixel(sight: Sight) -> [f64; 2] {
+    match sight {
+        Sight::Pixel(pixel) => pixel,
+        Sight::Bearing(_) => panic!("this camera has an image"),
+    }
+}
+
 #[test]
 fn right_pixels_are_where_the_camera_sees_their_landmark() {
     let simulation = simulation();
@@ -179,8 +187,9 @@ fn right_pixels_are_where_the_camera_sees_their_landmark() {
             right += 1;
             let local = view.map_t_camera.inverse() * m.landmark;
             assert!(local.z > 0.0, "behind the camera");
-            let [u, v] = camera.project(&local).expect("in the image");
-            errors.push((u - m.pixel[0]).powi(2) + (v - m.pixel[1]).powi(2));
+            let [u, v] = pixel(camera.project(&local).expect("in the image"));
+            let [x, y] = pixel(m.sight);
+            errors.push((u - x).powi(2) + (v - y).powi(2));
         }
         if let Some((reference_t_camera, matches)) = &view.reference {
             let moved = reference_t_camera.translation.vector;
@@ -211,8 +220,8 @@ fn matches_of_two_views_meet_the_epipolar_constraint() {
         };
         for m in &matches {
             // The ray of the reference lies in the plane of the other ray and the baseline.
-            let plane = pose.translation.vector.cross(&(pose.rotation * ray(m.pixel)));
-            let off = (ray(m.reference).dot(&plane) / plane.xy().norm()).abs() * levels.focal[0];
+            let plane = pose.translation.vector.cross(&(pose.rotation * ray(pixel(m.sight))));
+            let off = (ray(pixel(m.reference)).dot(&plane) / plane.xy().norm()).abs() * levels.focal[0];
             right += usize::from(m.right);
             match m.right {
                 true => assert!(off < 12.0, "{off} pixels"),
@@ -442,6 +451,6 @@ fn a_camera_looks_ahead() {
     let down = camera.base_t_camera() * Vector::y();
     assert!(down.z < -0.99, "{down}");
     let off = Rigid::translation(0.0, 0.0, 2.0) * Point::origin();
-    let [u, v] = camera.project(&off).expect("in the image");
+    let [u, v] = pixel(camera.project(&off).expect("in the image"));
     assert!((u - 367.215).abs() < 1e-9 && (v - 248.375).abs() < 1e-9);
 }

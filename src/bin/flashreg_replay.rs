@@ -29,9 +29,9 @@ mod replay {
     use clap::Parser;
     use flashreg::io::correspondence_file::CorrespondenceFile;
     use flashreg::latency::Percentiles;
+    use flashreg::localizer::Input;
     use flashreg::messages::Stamp;
     use flashreg::registration::Correspondence;
-    use flashreg::ros::node::INPUT;
     use flashreg::simulate::write::{BASE, LIDAR, MAP, ODOM};
     use futures::{FutureExt, Stream, StreamExt};
     use r2r::builtin_interfaces::msg::Time;
@@ -162,7 +162,7 @@ mod replay {
             let mut node = Node::create(Context::create()?, "flashreg_replay", "")?;
             let (one, many) = (QosProfile::default().keep_last(1), QosProfile::default().keep_last(100));
             Ok(Self {
-                clouds: node.create_publisher(INPUT, one.clone())?,
+                clouds: node.create_publisher(Input::Points3d3d.name(), one.clone())?,
                 still: node.create_publisher("/tf_static", one.transient_local())?,
                 transforms: Box::new(node.subscribe("/tf", many.clone())?),
                 diagnostics: Box::new(node.subscribe("/diagnostics", many)?),
@@ -190,7 +190,7 @@ mod replay {
                 self.spin_until(Instant::now() + Duration::from_millis(20));
                 heard = self.clouds.get_inter_process_subscription_count()?;
             }
-            ensure!(heard > 0, "nobody listens to {INPUT}");
+            ensure!(heard > 0, "nobody listens to {}", Input::Points3d3d.name());
             // The rest of the discovery.
             self.spin_until(Instant::now() + Duration::from_millis(300));
             Ok(())

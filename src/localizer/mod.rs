@@ -2,41 +2,63 @@
 //! drive.
 //!
 //! ```text
-//! bytes -> view (messages) -> stamp -> tf -> problem -> registration -> acceptance -> Frame
+//! bytes -> view (messages) -> stamp -> tf -> problem -> registration or estimation -> acceptance -> Frame
 //! ```
+//!
+//! There are several inputs ([`Input`]) and one pose in the map: the freshest that is trusted. A pose measured
+//! before the last one is not broadcast, and what one input cannot answer takes nothing from what another has
+//! answered.
 //!
 //! The first step that cannot go on names the status and counts it. A failure never gives a pose,
 //! an identity, or a stamp of the present.
 
+mod cameras;
+mod channel;
 mod covariance;
+mod found;
 mod frame;
 mod initial_pose;
+mod input;
+mod per_input;
+mod queue;
+mod stages;
 mod state;
 #[cfg(test)]
 mod tests;
 pub mod transforms;
 
-pub use frame::{Candidate, Facts, Frame, Pose, TfOut};
+pub use frame::{Candidate, Facts, Frame, Pose, RelativePose, TfOut};
 pub use initial_pose::{InitialPoseError, PoseSample, Prior};
+pub use input::Input;
+pub use per_input::PerInput;
+pub use queue::{Pending, Queue};
+pub use stages::Stages;
+pub use state::Missing;
 
+use self::found::Found;
 use self::state::State;
-use self::transforms::{TransformBuffer, TransformError};
-use crate::messages::Stamp;
+use self::transforms::TransformBuffer;
+use crate::estimation::Estimator;
+use crate::geometry::Point;
+use crate::messages::{MessageError, Stamp};
 use crate::params::Params;
 use crate::registration::{BackendError, Correspondence, Registrar};
-use crate::status::{Counters, Status};
+use crate::status::{Counter, Counters, Status};
 use std::sync::{Arc, Mutex};
 
 /// Turns messages into trusted poses.
 pub struct Localizer {
     registrar: Registrar,
+    estimator: Estimator,
     state: State,
 }
 
 impl Localizer {
-    /// Chooses the backend and makes the memory for `registration.max_correspondences`.
+    /// Chooses the backends and makes the memory for `registration.max_correspondences` and
+    /// `camera.max_correspondences`.
     pub fn new(params: &Params) -> Result<Self, BackendError> {
-        Ok(Self { registrar: Registrar::new(params)?, state: State::new(params) })
+        let (registrar, estimator) = (Registrar::new(params)?, Estimator::new(params)?);
+        Ok(Self { registrar, estimator, state: State::new(params) })
     }
 
     /// Takes new values of the live parameters. Those read at start keep their values, whatever
@@ -57,22 +79,35 @@ impl Localizer {
         self.state.clock(now)
     }
 
-    /// Whether the transforms that a message of `correspondences_3d3d` needs are known: the caller
-    /// may wait up to `tf.wait_sec` for them. Cheap. A message that will be refused for another
-    /// reason needs nothing.
-    pub fn needs(&self, cdr: &[u8], now: Stamp) -> Result<(), TransformError> {
-        self.state.needs(cdr, now)
+    /// Whether the transforms that a message needs, and the calibration of its camera, are known: the caller may
+    /// wait up to `tf.wait_sec` for them. Cheap. A message that will be refused for another reason needs nothing.
+    pub fn needs(&self, input: Input, cdr: &[u8], now: Stamp) -> Result<(), Missing> {
+        self.state.needs(input, cdr, now)
     }
 
-    /// Localizes by one message of `correspondences_3d3d` (CDR bytes); `now` is the time of the
-    /// ROS clock.
-    pub fn handle_correspondences(&mut self, cdr: &[u8], now: Stamp) -> &Frame {
+    /// Localizes by one message (CDR bytes); `now` is the time of the ROS clock.
+    pub fn handle(&mut self, input: Input, cdr: &[u8], now: Stamp) -> &Frame {
         let state = &mut self.state;
-        if let Some(mount) = state.prepare(cdr, now) {
-            let found = self.registrar.register(&state.problem, &state.params);
-            state.conclude(found, &mount);
+        if let Some(mount) = state.prepare(input, cdr, now) {
+            let (problems, params) = (&state.problems, &state.params);
+            let found: Found = match input {
+                Input::Points3d3d => self.registrar.register(&problems.points, params).into(),
+                Input::Sights2d3d => self.estimator.absolute(&problems.sights, params).into(),
+                Input::Sights2d2d => self.estimator.relative(&problems.pairs, params).into(),
+            };
+            state.conclude(&found, &mount);
         }
+        state.channels.answered(input, state.frame.status);
         &state.frame
+    }
+
+    /// Takes the calibration of a camera (`camera_info`, CDR bytes) in place of the one before of the same frame.
+    /// One that cannot be used takes its place too: what needs it is refused then.
+    ///
+    /// # Errors
+    /// Why it cannot be used; it is counted.
+    pub fn handle_camera_info(&mut self, cdr: &[u8]) -> Result<(), MessageError> {
+        self.state.take_camera_info(cdr)
     }
 
     /// The answer to the last message.
@@ -80,9 +115,21 @@ impl Localizer {
         &self.state.frame
     }
 
-    /// The rows of the last message that were registered, to go with [`Facts::inlier_mask`].
+    /// The 3D-3D correspondences of the last message that had some, as far as they were used.
     pub fn correspondences(&self) -> impl ExactSizeIterator<Item = Correspondence> + Clone + '_ {
-        self.state.problem.rows()
+        self.state.problems.points.rows()
+    }
+
+    /// The inliers of the last message as points of the map; none of 2D-2D correspondences.
+    pub fn inliers(&self) -> impl Iterator<Item = Point> + '_ {
+        let (frame, problems) = (self.frame(), &self.state.problems);
+        let of = |input| (frame.registered && frame.input == input).then_some(problems).into_iter();
+        let points = of(Input::Points3d3d).flat_map(|p| p.points.rows().map(|row| row.target));
+        let sights = of(Input::Sights2d3d).flat_map(|p| p.sights.rows().iter().map(|row| row.point));
+        points
+            .chain(sights)
+            .zip(&frame.facts.inlier_mask)
+            .filter_map(|(point, inlier)| inlier.then_some(point))
     }
 
     /// Takes a pose of `/initialpose`: base in map. A stamp of zero means now. Accepted: the
@@ -113,30 +160,49 @@ impl Localizer {
         self.state.set_active(active);
     }
 
-    /// The current status: that of the last message, or `stale_input` if nothing has come for
-    /// longer than `tf.hold_sec` and `input.max_age_sec`.
+    /// The input that decides what is known of the pose in the map: that whose last message gave the newest
+    /// trusted pose, while that is younger than `input.max_age_sec`; else that of the last message. 2D-2D
+    /// correspondences do not count where others are heard.
+    pub fn deciding(&self) -> Input {
+        self.state.deciding()
+    }
+
+    /// The current status: that of the last message of the input that decides, or `stale_input` if nothing has
+    /// come there for longer than `tf.hold_sec` and `input.max_age_sec`.
     pub fn category(&self, now: Stamp) -> Status {
         self.state.category(now)
     }
 
-    /// Seconds since the newest usable message was measured.
+    /// The status of the last message of an input.
+    pub fn status_of(&self, input: Input) -> Status {
+        self.state.channels.get(input).status.unwrap_or(Status::WaitingInput)
+    }
+
+    /// Seconds since the newest usable message of the input that decides was measured.
     pub fn input_age(&self, now: Stamp) -> Option<f64> {
-        self.state.measured.map(|stamp| now.seconds_since(stamp))
+        self.state.channels.get(self.deciding()).measured.map(|stamp| now.seconds_since(stamp))
     }
 
-    /// What has been counted since the start.
-    pub fn counters(&self) -> &Counters {
-        &self.state.counters
+    /// What has been counted since the start, all inputs together.
+    pub fn counters(&self) -> Counters {
+        self.state.counters()
     }
 
-    /// For counts that arise outside, such as overwritten messages.
-    pub fn counters_mut(&mut self) -> &mut Counters {
-        &mut self.state.counters
+    /// What has been counted of an input.
+    pub fn counters_of(&self, input: Input) -> &Counters {
+        &self.state.channels.get(input).counters
     }
 
-    /// Messages without a trusted pose since the last one.
-    pub fn rejected_in_a_row(&self) -> u64 {
-        self.state.rejected_in_a_row
+    /// For messages that were replaced by a newer one before they came here.
+    pub fn count_overwritten(&mut self, input: Input, n: u64) {
+        let counters = &mut self.state.channels.get_mut(input).counters;
+        counters.add(Counter::Received, n);
+        counters.add(Counter::Overwritten, n);
+    }
+
+    /// Messages of an input without a trusted pose since the last one.
+    pub fn rejected_in_a_row(&self, input: Input) -> u64 {
+        self.state.channels.get(input).rejected_in_a_row
     }
 
     /// See [`Frame::generation`].
@@ -144,18 +210,24 @@ impl Localizer {
         self.state.generation
     }
 
-    /// `cpu` or `cuda`.
-    pub fn backend(&self) -> &'static str {
-        self.registrar.backend()
+    /// What computes the poses of an input: `cpu` or `cuda`.
+    pub fn backend(&self, input: Input) -> &'static str {
+        match input {
+            Input::Points3d3d => self.registrar.backend(),
+            Input::Sights2d3d | Input::Sights2d2d => self.estimator.backend(),
+        }
     }
 
     /// Why this backend was chosen.
-    pub fn why(&self) -> &str {
-        self.registrar.why()
+    pub fn why(&self, input: Input) -> &str {
+        match input {
+            Input::Points3d3d => self.registrar.why(),
+            Input::Sights2d3d | Input::Sights2d2d => self.estimator.why(),
+        }
     }
 
     /// Why the GPU is lost for good: the node should end. See [`Registrar::lost`].
     pub fn lost(&self) -> Option<&str> {
-        self.registrar.lost()
+        self.registrar.lost().or(self.estimator.lost())
     }
 }

@@ -1,15 +1,21 @@
 //! State of the localizer between messages, and the way of a message through it.
 
+use super::cameras::Cameras;
+use super::channel::Channels;
 use super::covariance;
-use super::frame::{is_finite, Frame, Pose, TfOut};
+use super::found::Found;
+use super::frame::{is_finite, Frame, Pose, RelativePose, TfOut};
 use super::initial_pose::{InitialPoseError, PoseSample, Prior};
 use super::transforms::{TransformBuffer, TransformError};
+use super::Input;
+use crate::estimation::{AbsoluteProblem, RelativeProblem};
 use crate::geometry::{Rigid, Vector};
 use crate::messages::correspondences::CorrespondenceView;
 use crate::messages::point_cloud::PointCloudView;
+use crate::messages::sights::{AbsoluteView, RelativeView, Thresholds};
 use crate::messages::{MessageError, Stamp};
 use crate::params::{Gravity, Params, StampZero, TfMode};
-use crate::registration::{Problem, Registration};
+use crate::registration::Problem;
 use crate::status::{Counter, Counters, Status};
 use nalgebra::Matrix6;
 use std::fmt::{self, Display, Write as _};
@@ -19,24 +25,37 @@ use std::time::Instant;
 /// A clock or stamp that goes back by more than this has jumped, seconds.
 const JUMP_SEC: f64 = 1.0;
 
-/// All but the registrar, so that a registration can be borrowed from it while this changes.
+/// All but what computes, so that a result can be borrowed from it while this changes.
 pub(super) struct State {
     pub(super) params: Params,
     pub(super) transforms: Arc<Mutex<TransformBuffer>>,
+    cameras: Cameras,
     names: Names,
-    pub(super) problem: Problem,
+    pub(super) problems: Problems,
     pub(super) frame: Frame,
-    pub(super) counters: Counters,
+    pub(super) channels: Channels,
+    /// What is counted beside the inputs.
+    counters: Counters,
     pub(super) generation: u64,
     active: bool,
-    pub(super) rejected_in_a_row: u64,
     clock: Option<Stamp>,
-    /// When the newest message came, and when it was measured.
-    received: Option<Stamp>,
-    pub(super) measured: Option<Stamp>,
-    /// When it was measured, and map -> odom.
-    last_accepted: Option<(Stamp, TfOut)>,
+    last_accepted: Option<Accepted>,
     pub(super) prior: Option<Prior>,
+}
+
+/// What is to be solved, by input. The memory is reused.
+pub(super) struct Problems {
+    pub points: Problem,
+    pub sights: AbsoluteProblem,
+    pub pairs: RelativeProblem,
+}
+
+/// The newest accepted pose in the map.
+struct Accepted {
+    /// When it was measured.
+    stamp: Stamp,
+    /// What of it still holds when the robot has moved on: map -> odom.
+    tf: Option<TfOut>,
 }
 
 /// Frame names that go out with every transform.
@@ -44,6 +63,7 @@ struct Names {
     map: Arc<str>,
     odom: Arc<str>,
     base: Arc<str>,
+    reference: Arc<str>,
 }
 
 /// Where the sensor was when the message was measured.
@@ -60,19 +80,25 @@ impl State {
             map: params.frames.map.as_str().into(),
             odom: params.frames.odom.as_str().into(),
             base: params.frames.base.as_str().into(),
+            reference: params.camera.reference_frame.as_str().into(),
         };
+        let rows = |max: i64| max.max(0) as usize;
+        let (points, sights) = (params.registration.max_correspondences, params.camera.max_correspondences);
         Self {
             transforms: Arc::new(Mutex::new(TransformBuffer::new(params.tf.buffer_sec))),
+            cameras: Cameras::new(params.camera.rectified),
             names,
-            problem: Problem::with_capacity(params.registration.max_correspondences.max(0) as usize),
+            problems: Problems {
+                points: Problem::with_capacity(rows(points)),
+                sights: AbsoluteProblem::with_capacity(rows(sights)),
+                pairs: RelativeProblem::with_capacity(rows(sights)),
+            },
             frame: Frame::default(),
+            channels: Channels::default(),
             counters: Counters::default(),
             generation: 0,
             active: true,
-            rejected_in_a_row: 0,
             clock: None,
-            received: None,
-            measured: None,
             last_accepted: None,
             prior: None,
             params: params.clone(),
@@ -81,10 +107,14 @@ impl State {
 
     pub(super) fn set_params(&mut self, params: &Params) {
         let old = std::mem::replace(&mut self.params, params.clone());
+        self.cameras.set_rectified(params.camera.rectified);
         self.params.frames = old.frames;
         self.params.tf.mode = old.tf.mode;
         self.params.tf.buffer_sec = old.tf.buffer_sec;
         self.params.registration.max_correspondences = old.registration.max_correspondences;
+        self.params.camera.problem = old.camera.problem;
+        self.params.camera.solver = old.camera.solver;
+        self.params.camera.max_correspondences = old.camera.max_correspondences;
     }
 
     pub(super) fn clock(&mut self, now: Stamp) -> bool {
@@ -107,28 +137,45 @@ impl State {
         self.generation += 1;
         self.last_accepted = None;
         self.prior = None;
-        self.received = None;
-        self.measured = None;
+        self.channels.reset();
         self.frame.begin(self.generation);
     }
 
     pub(super) fn set_active(&mut self, active: bool) {
         if self.active != active {
             self.active = active;
-            self.received = None;
+            self.channels.forget_answers();
             self.frame.begin(self.generation);
         }
     }
 
+    /// The input that decides what is known of the pose.
+    pub(super) fn deciding(&self) -> Input {
+        self.channels.deciding(self.params.input.max_age_sec)
+    }
+
     pub(super) fn category(&self, now: Stamp) -> Status {
         let limit = self.params.tf.hold_sec.max(self.params.input.max_age_sec);
+        let channel = self.channels.get(self.deciding());
         if !self.active {
             Status::Inactive
-        } else if self.received.is_some_and(|received| now.seconds_since(received) > limit) {
+        } else if channel.received.is_some_and(|received| now.seconds_since(received) > limit) {
             Status::StaleInput
         } else {
-            self.frame.status
+            channel.status.unwrap_or(Status::WaitingInput)
         }
+    }
+
+    /// What has been counted, all inputs together.
+    pub(super) fn counters(&self) -> Counters {
+        let mut all = self.counters.clone();
+        self.channels.iter().for_each(|channel| all.add_all(&channel.counters));
+        all
+    }
+
+    /// Counts for the input of the message.
+    fn count(&mut self, counter: Counter, n: usize) {
+        self.channels.get_mut(self.frame.input).counters.add(counter, n as u64);
     }
 
     pub(super) fn set_initial_pose(
@@ -154,25 +201,39 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn needs(&self, cdr: &[u8], now: Stamp) -> Result<(), TransformError> {
+    pub(super) fn needs(&self, input: Input, cdr: &[u8], now: Stamp) -> Result<(), Missing> {
         let Ok(cloud) = PointCloudView::parse(cdr) else { return Ok(()) };
-        match self.stamp_of(&cloud, now) {
-            Ok(stamp) if self.active => self.mount(cloud.frame, stamp).map(drop),
-            _ => Ok(()),
+        let Ok(stamp) = self.stamp_of(&cloud, now) else { return Ok(()) };
+        if !self.active {
+            return Ok(());
+        }
+        self.mount(input, cloud.frame, stamp)?;
+        if input == Input::Points3d3d || self.cameras.get(cloud.frame).is_some() {
+            return Ok(());
+        }
+        let (frame, little) = (cloud.frame, self.params.input.force_little_endian);
+        let needs_camera_info = match input.is_absolute() {
+            true => AbsoluteView::new(cloud, little).is_ok_and(|view| view.needs_camera_info()),
+            false => RelativeView::new(cloud, little).is_ok_and(|view| view.needs_camera_info()),
+        };
+        match needs_camera_info {
+            true => Err(Missing::CameraInfo(frame.to_owned())),
+            false => Ok(()),
         }
     }
 
-    /// Everything before the registration. None: refused, and the frame says why.
-    pub(super) fn prepare(&mut self, cdr: &[u8], now: Stamp) -> Option<Mount> {
+    /// Everything before the pose is sought. None: refused, and the frame says why.
+    pub(super) fn prepare(&mut self, input: Input, cdr: &[u8], now: Stamp) -> Option<Mount> {
         let started = Instant::now();
-        self.counters.count(Counter::Received);
+        self.frame.input = input;
+        self.count(Counter::Received, 1);
         self.clock(now);
         self.frame.begin(self.generation);
         if !self.active {
             self.frame.status = Status::Inactive;
             return None;
         }
-        self.received = Some(now);
+        self.channels.get_mut(input).received = Some(now);
         let cloud = match PointCloudView::parse(cdr) {
             Ok(cloud) => cloud,
             Err(error) => return self.refuse_message(&error),
@@ -181,21 +242,23 @@ impl State {
             Ok(stamp) => stamp,
             Err(error) => return self.refuse(Status::StaleInput, Counter::RefusedStamp, &error),
         };
-        if self.measured.is_some_and(|before| before.seconds_since(stamp) > JUMP_SEC) {
+        if self.channels.get(input).measured.is_some_and(|before| before.seconds_since(stamp) > JUMP_SEC) {
             self.jump();
-            self.received = Some(now);
+            self.channels.get_mut(input).received = Some(now);
         }
-        self.measured = self.measured.max(Some(stamp));
+        let channel = self.channels.get_mut(input);
+        channel.measured = channel.measured.max(Some(stamp));
         self.frame.stamp = stamp;
         self.frame.sensor_frame.push_str(cloud.frame);
         self.frame.correspondences = cloud.len();
-        let mount = match self.mount(cloud.frame, stamp) {
+        let mount = match self.mount(input, cloud.frame, stamp) {
             Ok(mount) => mount,
             Err(error) => return self.refuse(Status::MissingTf, Counter::RefusedMissingTf, &error),
         };
         if let Err(error) = self.fill(cloud) {
+            let refused = self.refuse_message(&error);
             self.hold();
-            return self.refuse_message(&error);
+            return refused;
         }
         self.set_up(&mount);
         self.frame.facts.parse_us = started.elapsed().as_secs_f64() * 1e6;
@@ -221,8 +284,12 @@ impl State {
         Ok(cloud.stamp)
     }
 
-    /// Where the sensor was. An error: a transform that is needed is not known at the stamp.
-    pub(super) fn mount(&self, sensor: &str, stamp: Stamp) -> Result<Mount, TransformError> {
+    /// Where the sensor was. An error: a transform that is needed is not known at the stamp. A pose relative to
+    /// another view needs none.
+    pub(super) fn mount(&self, input: Input, sensor: &str, stamp: Stamp) -> Result<Mount, TransformError> {
+        if !input.is_absolute() {
+            return Ok(Mount { base_t_sensor: Rigid::identity(), odom_t_base: None });
+        }
         let params = &self.params;
         let needs_odom = params.tf.mode == TfMode::MapOdom || params.registration.gravity == Gravity::Odom;
         let transforms = lock(&self.transforms);
@@ -238,19 +305,48 @@ impl State {
 
     /// Rows of the message -> problem.
     fn fill(&mut self, cloud: PointCloudView) -> Result<(), MessageError> {
-        self.problem.clear();
-        let view = CorrespondenceView::new(cloud, self.params.input.force_little_endian)?;
-        let dropped = view.fill(&mut self.problem);
-        let max = self.params.registration.max_correspondences.max(0) as usize;
-        let truncated = self.problem.keep_heaviest(max);
-        self.counters.add(Counter::DroppedNonFinite, dropped.non_finite as u64);
-        self.counters.add(Counter::DroppedWeight, dropped.weight as u64);
-        self.counters.add(Counter::TruncatedRows, truncated as u64);
-        self.frame.after_filter = self.problem.len();
-        match self.problem.len() {
-            got @ 0..=2 => Err(MessageError::TooFew { got, need: 3 }),
-            _ => Ok(()),
+        let Self { params, problems, cameras, .. } = self;
+        let little = params.input.force_little_endian;
+        let camera = &params.camera;
+        let thresholds = Thresholds { pixel: camera.inlier_threshold_px, angle: camera.inlier_threshold_rad };
+        let max = |rows: i64| rows.max(0) as usize;
+        let known = cameras.get(cloud.frame);
+        // The camera if it can be used; why it cannot where there are no bearings.
+        let usable = |needed| match known {
+            Some(Err(error)) if needed => Err(MessageError::from(error.clone())),
+            known => Ok(known.and_then(Result::ok)),
+        };
+        let (dropped, truncated, got, need) = match self.frame.input {
+            Input::Points3d3d => {
+                let rows = &mut problems.points;
+                let dropped = CorrespondenceView::new(cloud, little)?.fill(rows);
+                (dropped, rows.keep_heaviest(max(params.registration.max_correspondences)), rows.len(), 3)
+            }
+            Input::Sights2d3d => {
+                let (view, rows) = (AbsoluteView::new(cloud, little)?, &mut problems.sights);
+                let dropped = view.fill(rows, usable(view.needs_camera_info())?, &thresholds)?;
+                (dropped, rows.keep_heaviest(max(camera.max_correspondences)), rows.rows().len(), 3)
+            }
+            Input::Sights2d2d => {
+                let (view, rows) = (RelativeView::new(cloud, little)?, &mut problems.pairs);
+                let dropped = view.fill(rows, usable(view.needs_camera_info())?, &thresholds)?;
+                (dropped, rows.keep_heaviest(max(camera.max_correspondences)), rows.rows().len(), 5)
+            }
+        };
+        self.count(Counter::DroppedNonFinite, dropped.non_finite);
+        self.count(Counter::DroppedWeight, dropped.weight);
+        self.count(Counter::DroppedPixel, dropped.pixel);
+        self.count(Counter::TruncatedRows, truncated);
+        self.frame.after_filter = got;
+        match got < need {
+            true => Err(MessageError::TooFew { got, need }),
+            false => Ok(()),
         }
+    }
+
+    /// Takes the calibration of a camera.
+    pub(super) fn take_camera_info(&mut self, cdr: &[u8]) -> Result<(), MessageError> {
+        self.cameras.insert(cdr).inspect_err(|_| self.counters.count(Counter::RefusedCameraInfo))
     }
 
     /// Gravity: the odometry frame is level, and so is the map.
@@ -258,26 +354,40 @@ impl State {
         if let (Gravity::Odom, Some(odom_t_base)) = (self.params.registration.gravity, mount.odom_t_base) {
             let odom_t_sensor = odom_t_base * mount.base_t_sensor;
             let sensor_up = odom_t_sensor.inverse_transform_vector(&Vector::z());
-            self.problem.set_up(sensor_up, Vector::z());
+            match self.frame.input {
+                Input::Points3d3d => _ = self.problems.points.set_up(sensor_up, Vector::z()),
+                Input::Sights2d3d => self.problems.sights.set_up(sensor_up, Vector::z()),
+                Input::Sights2d2d => {}
+            }
         }
     }
 
-    /// What a registration means: a pose to publish, or a rejection.
-    pub(super) fn conclude(&mut self, found: &Registration, mount: &Mount) {
+    /// What a result means: a pose to publish, or a rejection.
+    pub(super) fn conclude(&mut self, found: &Found, mount: &Mount) {
         self.settle_prior();
+        let absolute = self.frame.input.is_absolute();
         let frame = &mut self.frame;
         frame.registered = true;
-        frame.facts.take(found, self.problem.len(), &mount.base_t_sensor);
+        frame.facts.take(found, frame.after_filter, absolute.then_some(&mount.base_t_sensor));
         let _ = write!(frame.message, "{}", found.reason);
         let trusted = match found.status {
-            Status::Ok => found.target_t_source.map(|map_t_sensor| (map_t_sensor, found.covariance)),
-            Status::Ambiguous => self.disambiguate(found, mount),
+            Status::Ok => found.target_t_source.map(|pose| (pose, *found.covariance)),
+            Status::Ambiguous if absolute => self.disambiguate(found, mount),
             _ => None,
         };
-        let pose =
-            trusted.and_then(|(map_t_sensor, covariance)| self.pose(&map_t_sensor, &covariance, mount));
-        match pose {
-            Some(pose) => self.accept(pose, mount, found.status),
+        let usable = match trusted {
+            Some((map_t_sensor, covariance)) if absolute => {
+                self.pose(&map_t_sensor, &covariance, mount).map(|pose| self.place(pose, mount, found.status))
+            }
+            Some((reference_t_camera, _)) => is_finite(&reference_t_camera).then(|| {
+                let frame = Arc::clone(&self.names.reference);
+                self.frame.relative = Some(RelativePose { frame, reference_t_camera });
+                self.frame.message.clear();
+            }),
+            None => None,
+        };
+        match usable {
+            Some(()) => self.accept(),
             None if trusted.is_some() || found.status == Status::Ok => {
                 self.reject(Status::Degenerate, Some("the pose or its covariance is not finite"));
             }
@@ -287,7 +397,7 @@ impl State {
 
     /// The candidate of an ambiguous registration that agrees with the initial pose, if there is
     /// exactly one, and if it could be trusted were it alone.
-    fn disambiguate(&self, found: &Registration, mount: &Mount) -> Option<(Rigid, Matrix6<f64>)> {
+    fn disambiguate(&self, found: &Found, mount: &Mount) -> Option<(Rigid, Matrix6<f64>)> {
         let prior = self.prior.as_ref()?;
         let acceptance = &self.params.acceptance;
         let min_inliers = acceptance.min_inliers.max(0) as usize;
@@ -303,7 +413,7 @@ impl State {
         // The covariance is that of the best pose. The other explains the rows nearly as well; as
         // seen from the sensor its covariance is the same.
         let turn = chosen.rotation * found.target_t_source?.rotation.inverse();
-        Some((chosen, covariance::rotate(&found.covariance, turn.to_rotation_matrix().matrix())))
+        Some((chosen, covariance::rotate(found.covariance, turn.to_rotation_matrix().matrix())))
     }
 
     /// The pose to publish. None: a number is not finite.
@@ -326,23 +436,44 @@ impl State {
         finite.then_some(Pose { map_t_sensor: *map_t_sensor, map_t_base, covariance, tf })
     }
 
-    fn accept(&mut self, pose: Pose, mount: &Mount, status: Status) {
-        self.frame.message.clear();
+    /// Takes a pose in the map. One that was measured before the last one is told but not broadcast: what is on
+    /// tf is newer.
+    fn place(&mut self, mut pose: Pose, mount: &Mount, status: Status) {
+        let (stamp, message) = (self.frame.stamp, &mut self.frame.message);
+        message.clear();
         if status == Status::Ambiguous {
-            self.frame.message.push_str("ambiguous, settled by the initial pose");
+            message.push_str("ambiguous, settled by the initial pose");
         }
-        self.frame.status = Status::Ok;
-        self.counters.count(Counter::Accepted);
-        self.rejected_in_a_row = 0;
-        let stamp = self.frame.stamp;
-        if let Some(prior) = &mut self.prior {
-            (prior.map_t_base, prior.stamp, prior.odom_t_base) = (pose.map_t_base, stamp, mount.odom_t_base);
-        }
-        // Only map -> odom still holds when the robot has moved on.
-        if self.params.tf.mode == TfMode::MapOdom {
-            self.last_accepted = pose.tf.clone().map(|tf| (stamp, tf));
+        if self.last_accepted.as_ref().is_some_and(|last| stamp < last.stamp) {
+            message.push_str(if message.is_empty() { "" } else { "; " });
+            message.push_str("older than the last pose");
+            pose.tf = None;
+            self.count(Counter::Superseded, 1);
+        } else {
+            if let Some(prior) = &mut self.prior {
+                (prior.map_t_base, prior.stamp, prior.odom_t_base) =
+                    (pose.map_t_base, stamp, mount.odom_t_base);
+            }
+            let tf = pose.tf.clone().filter(|_| self.params.tf.mode == TfMode::MapOdom);
+            self.last_accepted = Some(Accepted { stamp, tf });
         }
         self.frame.accepted = Some(pose);
+    }
+
+    fn accept(&mut self) {
+        self.frame.status = Status::Ok;
+        self.count(Counter::Accepted, 1);
+        let channel = self.channels.get_mut(self.frame.input);
+        channel.rejected_in_a_row = 0;
+        channel.trusted = Some(self.frame.stamp);
+    }
+
+    /// Gives no pose.
+    fn decline(&mut self, status: Status) {
+        self.frame.status = status;
+        let channel = self.channels.get_mut(self.frame.input);
+        channel.rejected_in_a_row += 1;
+        channel.trusted = None;
     }
 
     fn reject(&mut self, status: Status, why: Option<&str>) {
@@ -350,29 +481,33 @@ impl State {
             self.frame.message.clear();
             self.frame.message.push_str(why);
         }
-        self.frame.status = status;
-        self.rejected_in_a_row += 1;
-        match status {
-            Status::TooFew => self.counters.count(Counter::RefusedTooFew),
-            Status::Degenerate => self.counters.count(Counter::RejectedDegenerate),
-            Status::Ambiguous => self.counters.count(Counter::RejectedAmbiguous),
-            Status::LowInliers => self.counters.count(Counter::RejectedLowInliers),
-            Status::OverBudget => self.counters.count(Counter::RejectedOverBudget),
-            Status::GpuFault => self.counters.count(Counter::GpuFaults),
-            _ => {}
-        }
+        self.decline(status);
+        let counter = match status {
+            Status::TooFew => Some(Counter::RefusedTooFew),
+            Status::Degenerate => Some(Counter::RejectedDegenerate),
+            Status::Ambiguous => Some(Counter::RejectedAmbiguous),
+            Status::LowInliers => Some(Counter::RejectedLowInliers),
+            Status::OverBudget => Some(Counter::RejectedOverBudget),
+            Status::GpuFault => Some(Counter::GpuFaults),
+            _ => None,
+        };
+        counter.into_iter().for_each(|counter| self.count(counter, 1));
         // A fault of the machine is not an absent match: nothing goes out.
         if status != Status::GpuFault {
             self.hold();
         }
     }
 
-    /// Sends the last accepted map -> odom again, for a while.
+    /// Sends the last accepted map -> odom again, for a while; not while another input gives poses, which are
+    /// newer, and not because two views do not match.
     fn hold(&mut self) {
-        let Some((accepted, tf)) = &self.last_accepted else { return };
-        let since = self.frame.stamp.seconds_since(*accepted);
+        let (input, stamp) = (self.frame.input, self.frame.stamp);
+        let led = self.channels.leading(stamp, self.params.input.max_age_sec).is_some();
+        let last = self.last_accepted.as_ref().filter(|_| input.is_absolute() && !led);
+        let Some(Accepted { stamp: accepted, tf: Some(tf) }) = last else { return };
+        let since = stamp.seconds_since(*accepted);
         if (0.0..=self.params.tf.hold_sec).contains(&since) {
-            let stamp = self.frame.stamp.plus(self.params.tf.transform_tolerance);
+            let stamp = stamp.plus(self.params.tf.transform_tolerance);
             self.frame.hold = Some(TfOut { stamp, ..tf.clone() });
         }
     }
@@ -388,10 +523,9 @@ impl State {
     }
 
     fn refuse<T>(&mut self, status: Status, counter: Counter, why: impl Display) -> Option<T> {
-        self.frame.status = status;
         let _ = write!(self.frame.message, "{why}");
-        self.counters.count(counter);
-        self.rejected_in_a_row += 1;
+        self.decline(status);
+        self.count(counter, 1);
         None
     }
 
@@ -402,6 +536,17 @@ impl State {
             prior.odom_t_base = transforms.lookup(&self.names.odom, &self.names.base, prior.stamp).ok();
         }
     }
+}
+
+/// What a message still needs.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Missing {
+    /// A transform.
+    #[error(transparent)]
+    Transform(#[from] TransformError),
+    /// The calibration of the camera of this frame.
+    #[error("no_camera_info:{0}")]
+    CameraInfo(String),
 }
 
 /// Why a stamp was refused.

@@ -2,13 +2,15 @@
 //! most of these cannot be had from honest input.
 
 use super::covariance;
+use super::found::Found;
 use super::state::State;
-use super::{PoseSample, TfOut};
-use crate::geometry::{Point, Rigid, Vector};
+use super::{Input, PoseSample, TfOut};
+use crate::estimation::Estimation;
+use crate::geometry::{Rigid, Vector};
 use crate::messages::transforms::TransformSample;
 use crate::messages::Stamp;
 use crate::params::{CovarianceParams, Gravity, Params, TfMode};
-use crate::registration::{Correspondence, Reason, Registration, RunnerUp};
+use crate::registration::{Reason, Registration, RunnerUp};
 use crate::status::{Counter, Status};
 use nalgebra::{Matrix6, SymmetricEigen, Vector6};
 
@@ -69,17 +71,21 @@ fn found(status: Status, map_t_sensor: Rigid) -> Registration {
     }
 }
 
-/// The way of a message from where the registration has been run.
-fn conclude(state: &mut State, seconds: f64, found: &Registration) {
+/// The way of a message from where its pose has been found.
+fn answer(state: &mut State, input: Input, seconds: f64, found: &Found) {
+    state.frame.input = input;
     state.frame.begin(state.generation);
     state.frame.stamp = at(seconds);
-    state.problem.clear();
-    for i in 0..100 {
-        let p = Point::new(f64::from(i), 0.0, 0.0);
-        state.problem.push(Correspondence::new(p, p));
-    }
-    let mount = state.mount("lidar", at(seconds)).unwrap();
+    state.frame.after_filter = 100;
+    let mount = state.mount(input, "lidar", at(seconds)).unwrap();
     state.conclude(found, &mount);
+    let channel = state.channels.get_mut(input);
+    channel.measured = channel.measured.max(Some(at(seconds)));
+    state.channels.answered(input, state.frame.status);
+}
+
+fn conclude(state: &mut State, seconds: f64, found: &Registration) {
+    answer(state, Input::Points3d3d, seconds, &found.into());
 }
 
 fn map_t_sensor() -> Rigid {
@@ -109,7 +115,10 @@ fn an_accepted_pose_is_composed_to_map_odom_at_the_scan_stamp() {
     assert_eq!((frame.facts.inliers, frame.facts.inlier_ratio), (50, 0.5));
     assert_eq!(frame.facts.inlier_mask.len(), 100);
     assert_same(&frame.facts.candidates[0].map_t_base, &accepted.map_t_base);
-    assert_eq!((state.counters.get(Counter::Accepted), state.rejected_in_a_row), (1, 0));
+    assert_eq!(
+        (state.counters().get(Counter::Accepted), state.channels.get(Input::Points3d3d).rejected_in_a_row),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -147,7 +156,10 @@ fn the_last_accepted_transform_is_held_for_a_while_and_then_stops() {
         assert_eq!((state.frame.hold.as_ref(), state.frame.accepted.as_ref()), (Some(&expected), None));
     }
     conclude(&mut state, 103.1, &rejected);
-    assert_eq!((state.frame.hold.as_ref(), state.rejected_in_a_row), (None, 4));
+    assert_eq!(
+        (state.frame.hold.as_ref(), state.channels.get(Input::Points3d3d).rejected_in_a_row),
+        (None, 4)
+    );
     conclude(&mut state, 104.0, &found(Status::Ok, map_t_sensor()));
     conclude(&mut state, 104.1, &found(Status::GpuFault, map_t_sensor()));
     assert_eq!(state.frame.hold, None, "a fault of the machine sends nothing");
@@ -173,9 +185,9 @@ fn every_rejection_has_its_counter_and_gives_no_pose() {
         assert_eq!((state.frame.status, state.frame.accepted.is_none()), (status, true));
         assert_eq!(state.frame.message, registration.reason.to_string());
         for other in Counter::ALL {
-            assert_eq!(state.counters.get(*other), u64::from(*other == counter), "{other} for {status}");
+            assert_eq!(state.counters().get(*other), u64::from(*other == counter), "{other} for {status}");
         }
-        assert_eq!(state.rejected_in_a_row, 1);
+        assert_eq!(state.channels.get(Input::Points3d3d).rejected_in_a_row, 1);
     }
 }
 
@@ -192,8 +204,8 @@ fn numbers_that_are_not_finite_never_leave() {
         let mut state = state(|_| {});
         conclude(&mut state, 101.0, &bad);
         assert_eq!((state.frame.status, state.frame.accepted.is_none()), (Status::Degenerate, true));
-        assert_eq!(state.counters.get(Counter::RejectedDegenerate), 1);
-        assert_eq!(state.counters.get(Counter::Accepted), 0);
+        assert_eq!(state.counters().get(Counter::RejectedDegenerate), 1);
+        assert_eq!(state.counters().get(Counter::Accepted), 0);
     }
 }
 
@@ -231,7 +243,7 @@ fn an_initial_pose_settles_which_candidate_is_right() {
         conclude(&mut state, 108.0, &registration);
         assert_eq!(state.frame.status, Status::Ok, "{}", state.frame.message);
         assert_same(&state.frame.accepted.as_ref().unwrap().map_t_base, &(here * moved));
-        assert_eq!(state.counters.get(Counter::RejectedAmbiguous), 0);
+        assert_eq!(state.counters().get(Counter::RejectedAmbiguous), 0);
         // It goes on from the accepted pose, not from the click.
         assert_same(&state.prior.as_ref().unwrap().map_t_base, &(here * moved));
     }
@@ -277,12 +289,132 @@ fn without_odometry_an_initial_pose_soon_says_nothing() {
 #[test]
 fn gravity_is_the_odometry_s_z_as_the_sensor_sees_it() {
     let mut state = state(|p| p.registration.gravity = Gravity::Odom);
-    let mount = state.mount("lidar", at(104.0)).unwrap();
+    let mount = state.mount(Input::Points3d3d, "lidar", at(104.0)).unwrap();
     state.set_up(&mount);
-    let [sensor_up, map_up] = state.problem.up().unwrap();
+    let [sensor_up, map_up] = state.problems.points.up().unwrap();
     let odom_t_sensor = odom_t_base(104.0) * base_t_sensor();
     assert!((odom_t_sensor.rotation * sensor_up - Vector::z()).norm() < 1e-12);
     assert_eq!(map_up, Vector::z());
+    state.frame.input = Input::Sights2d3d;
+    state.set_up(&mount);
+    assert_eq!(state.problems.sights.up(), Some([sensor_up, map_up]));
+}
+
+/// What an estimation found: 2D-3D, or 2D-2D with a translation of length one.
+fn estimated(status: Status, target_t_source: Rigid) -> Estimation {
+    Estimation {
+        status,
+        reason: crate::estimation::Reason::None,
+        target_t_source: Some(target_t_source),
+        inliers: 60,
+        independent_inliers: 50,
+        log10_false_alarms: -30.0,
+        covariance: Matrix6::identity() * 1e-4,
+        inlier_mask: vec![true; 100],
+        ..Estimation::default()
+    }
+}
+
+fn camera(state: &mut State, seconds: f64, status: Status) {
+    answer(state, Input::Sights2d3d, seconds, &(&estimated(status, map_t_sensor())).into());
+}
+
+fn lidar(state: &mut State, seconds: f64, status: Status) {
+    conclude(state, seconds, &found(status, map_t_sensor()));
+}
+
+#[test]
+fn camera_poses_go_the_way_of_all_poses_in_the_map() {
+    let mut state = state(|_| {});
+    camera(&mut state, 103.33, Status::Ok);
+    let accepted = state.frame.accepted.clone().unwrap();
+    assert_same(&(accepted.map_t_base * base_t_sensor()), &map_t_sensor());
+    let odom_t_sensor = odom_t_base(103.33) * base_t_sensor();
+    assert_same(&(accepted.tf.unwrap().transform * odom_t_sensor), &map_t_sensor());
+    assert_eq!((state.frame.facts.inliers, state.frame.facts.candidates.len()), (60, 1));
+    assert_eq!(state.frame.facts.stages.get("search"), Some(0.0));
+    assert_eq!(state.channels.get(Input::Sights2d3d).counters.get(Counter::Accepted), 1);
+    assert_eq!(state.channels.get(Input::Points3d3d).counters, Default::default());
+    assert_eq!((state.counters().get(Counter::Accepted), state.deciding()), (1, Input::Sights2d3d));
+}
+
+#[test]
+fn the_freshest_pose_is_broadcast_whichever_input_it_is_from() {
+    let mut state = state(|_| {});
+    let broadcast = |state: &State| state.frame.accepted.as_ref().map(|pose| pose.tf.is_some());
+    lidar(&mut state, 103.0, Status::Ok);
+    assert_eq!(broadcast(&state), Some(true));
+    camera(&mut state, 102.9, Status::Ok);
+    assert_eq!((broadcast(&state), state.frame.status), (Some(false), Status::Ok));
+    assert_eq!(state.frame.message, "older than the last pose");
+    assert_eq!(state.channels.get(Input::Sights2d3d).counters.get(Counter::Superseded), 1);
+    camera(&mut state, 103.1, Status::Ok);
+    assert_eq!((broadcast(&state), state.frame.message.as_str()), (Some(true), ""));
+    lidar(&mut state, 103.05, Status::Ok);
+    assert_eq!(broadcast(&state), Some(false));
+    // The same measurement again, asked for by a trigger.
+    camera(&mut state, 103.1, Status::Ok);
+    assert_eq!(broadcast(&state), Some(true));
+    let counters = state.counters();
+    assert_eq!((counters.get(Counter::Accepted), counters.get(Counter::Superseded)), (5, 2));
+    assert_eq!(state.deciding(), Input::Sights2d3d, "its pose is the newest");
+    state.reset();
+    lidar(&mut state, 102.0, Status::Ok);
+    assert_eq!(broadcast(&state), Some(true), "after a reset there is no newer one");
+}
+
+#[test]
+fn what_one_input_cannot_answer_takes_nothing_from_the_other() {
+    let mut state = state(|p| p.tf.hold_sec = 5.0);
+    lidar(&mut state, 103.0, Status::Ok);
+    for t in [102.95, 103.1, 103.9] {
+        camera(&mut state, t, Status::LowInliers);
+        assert_eq!((state.frame.status, &state.frame.hold), (Status::LowInliers, &None));
+        assert_eq!((state.deciding(), state.category(at(t))), (Input::Points3d3d, Status::Ok));
+    }
+    let rejected = |state: &State, input| state.channels.get(input).rejected_in_a_row;
+    assert_eq!((rejected(&state, Input::Points3d3d), rejected(&state, Input::Sights2d3d)), (0, 3));
+    // The other one has come to an end: what it said holds for a while.
+    camera(&mut state, 104.1, Status::LowInliers);
+    assert!(state.frame.hold.is_some());
+    assert_eq!((state.deciding(), state.category(at(104.1))), (Input::Sights2d3d, Status::LowInliers));
+    // Neither has an answer: the last one speaks.
+    lidar(&mut state, 104.2, Status::Ok);
+    lidar(&mut state, 104.3, Status::Degenerate);
+    assert!(state.frame.hold.is_some());
+    camera(&mut state, 104.4, Status::Ambiguous);
+    assert!(state.frame.hold.is_some());
+    assert_eq!(state.category(at(104.4)), Status::Ambiguous);
+}
+
+#[test]
+fn a_relative_pose_is_told_in_its_frame_and_never_broadcast() {
+    let mut state = state(|p| p.camera.reference_frame = "keyframe".to_owned());
+    let reference_t_camera = pose(0.6, 0.0, 0.8, 0.1, 0.2);
+    let pair = |state: &mut State, t, status, pose| {
+        // No transform is known at this time, and none is needed.
+        answer(state, Input::Sights2d2d, t, &(&estimated(status, pose)).into());
+    };
+    pair(&mut state, 500.0, Status::Ok, reference_t_camera);
+    let relative = state.frame.relative.clone().unwrap();
+    assert_eq!((&*relative.frame, relative.reference_t_camera), ("keyframe", reference_t_camera));
+    assert_eq!((state.frame.status, &state.frame.accepted, &state.frame.hold), (Status::Ok, &None, &None));
+    assert!(state.frame.facts.candidates.is_empty());
+    assert_eq!((state.deciding(), state.category(at(500.0))), (Input::Sights2d2d, Status::Ok));
+    state.reset();
+
+    lidar(&mut state, 103.0, Status::LowInliers);
+    pair(&mut state, 103.0, Status::Ok, reference_t_camera);
+    assert_eq!((state.deciding(), state.category(at(103.0))), (Input::Points3d3d, Status::LowInliers));
+    lidar(&mut state, 103.1, Status::Ok);
+    pair(&mut state, 105.0, Status::LowInliers, reference_t_camera);
+    assert_eq!((&state.frame.relative, &state.frame.hold), (&None, &None));
+    for status in [Status::Degenerate, Status::Ambiguous] {
+        pair(&mut state, 105.0, status, reference_t_camera);
+        assert_eq!((state.frame.status, &state.frame.relative), (status, &None));
+    }
+    pair(&mut state, 105.0, Status::Ok, Rigid::translation(f64::NAN, 0.0, 0.0));
+    assert_eq!((state.frame.status, &state.frame.relative), (Status::Degenerate, &None));
 }
 
 #[test]

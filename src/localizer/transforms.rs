@@ -344,7 +344,7 @@ impl Link {
 }
 
 /// tf2 names have no leading slash; some publishers write one all the same.
-fn normalised(frame: &str) -> &str {
+pub(super) fn normalised(frame: &str) -> &str {
     frame.strip_prefix('/').unwrap_or(frame)
 }
 

@@ -1,29 +1,33 @@
 //! The localizer of the node, driven from a bag.
 //!
 //! The time of the bag is the clock. What the threads of the node do at a time is done here in the
-//! order of the bag, by one: transforms go into the buffer, messages into a slot that holds the
-//! newest only, and the worker takes from the slot when it is free, waits for transforms up to
+//! order of the bag, by one: transforms go into the buffer, messages into slots, one an input, that hold
+//! the newest only, and the worker takes from them when it is free, waits for transforms up to
 //! `tf.wait_sec` and answers. So a drive is a function of the bag and the parameters; with
 //! [`Options::realtime`], of the speed of this machine too.
 
 use super::{Estimate, FrameRecord};
 use crate::io::bag::{Bag, BagError, Loss};
 use crate::localizer::transforms::TransformBuffer;
-use crate::localizer::{Frame, Localizer, PoseSample};
+use crate::localizer::{Frame, Input, Localizer, Pending, PoseSample, Queue, Stages};
 use crate::messages::poses::{PoseType, PoseView};
 use crate::messages::Stamp;
 use crate::params::Params;
-use crate::registration::StageTimes;
-use crate::status::Counter;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Topic of the correspondences unless another is asked for.
-pub const INPUT: &str = "/correspondences_3d3d";
-/// Type of the correspondences.
+/// Topic of an input unless another is asked for.
+pub fn default_topic(input: Input) -> String {
+    format!("/{}", input.name())
+}
+
+/// Topic of the calibration of cameras unless another is asked for.
+pub const CAMERA_INFO: &str = "/camera_info";
+/// Type of all correspondences.
 pub const INPUT_TYPE: &str = "sensor_msgs/msg/PointCloud2";
+const CAMERA_INFO_TYPE: &str = "sensor_msgs/msg/CameraInfo";
 /// Type of the transforms.
 pub const TF_TYPE: &str = "tf2_msgs/msg/TFMessage";
 const TF: &str = "/tf";
@@ -32,9 +36,17 @@ const INITIAL_POSE: &str = "/initialpose";
 
 /// What of a bag is driven, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Options {
-    /// Topic of the correspondences.
+    /// Topic of 3D-3D correspondences. Of the topics of correspondences those are driven that the bag has: at
+    /// least one, and all whose name is not the usual one. Empty: not driven.
     pub topic: String,
+    /// Topic of 2D-3D correspondences.
+    pub topic_2d3d: String,
+    /// Topic of 2D-2D correspondences.
+    pub topic_2d2d: String,
+    /// Topic of the calibration of cameras.
+    pub camera_info: String,
     /// An answer takes as long as it takes on this machine; what comes meanwhile waits, and of that
     /// only the newest. Otherwise an answer takes no time.
     pub realtime: bool,
@@ -49,7 +61,27 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { topic: INPUT.to_owned(), realtime: false, start: 0.0, duration: None, rate: 1.0 }
+        Self {
+            topic: default_topic(Input::Points3d3d),
+            topic_2d3d: default_topic(Input::Sights2d3d),
+            topic_2d2d: default_topic(Input::Sights2d2d),
+            camera_info: CAMERA_INFO.to_owned(),
+            realtime: false,
+            start: 0.0,
+            duration: None,
+            rate: 1.0,
+        }
+    }
+}
+
+impl Options {
+    /// Topic of an input.
+    pub fn topic_of(&self, input: Input) -> &str {
+        match input {
+            Input::Points3d3d => &self.topic,
+            Input::Sights2d3d => &self.topic_2d3d,
+            Input::Sights2d2d => &self.topic_2d2d,
+        }
     }
 }
 
@@ -88,17 +120,14 @@ pub fn drive(
     seen: impl FnMut(&FrameRecord, Progress),
 ) -> Result<Outcome, BagError> {
     let mut notes = Vec::new();
-    bag.require(&options.topic, &[INPUT_TYPE])?;
-    let mut usable = |name: &'static str, want: &[&str]| match bag.require(name, want) {
-        Err(error @ BagError::WrongType { .. }) => {
-            notes.push(format!("{error}: ignored"));
-            ""
-        }
-        _ => name,
-    };
+    let [points, sights, pairs] = inputs(bag, options, &mut notes)?;
+    let mut usable = |name, want: &[&str]| usable(bag, name, want, &mut notes);
     let initial_pose = PoseType::PoseWithCovariance;
     let topics = [
-        options.topic.as_str(),
+        points,
+        sights,
+        pairs,
+        usable(&options.camera_info, &[CAMERA_INFO_TYPE]),
         usable(TF, &[TF_TYPE]),
         usable(TF_STATIC, &[TF_TYPE]),
         usable(INITIAL_POSE, &[initial_pose.name()]),
@@ -114,8 +143,8 @@ pub fn drive(
         pace: if options.realtime { options.rate } else { 0.0 },
         from,
         total,
-        slot: None,
-        waiting: None,
+        arrived: Queue::default(),
+        waiting: Queue::default(),
         initial_pose: None,
         spare: Vec::new(),
         has_news: false,
@@ -136,11 +165,13 @@ pub fn drive(
         }
         end = end.max(now);
         worker.advance(now);
-        heard += u64::from(message.topic == 0);
-        match message.topic {
-            0 if now >= from => worker.put(message.data, now),
-            1 | 2 => refused.note(worker.insert(message.data, message.topic == 2)),
-            3 if now >= from => refused.note(worker.put_initial_pose(message.data, initial_pose)),
+        heard += u64::from(message.topic < Input::ALL.len());
+        let data = message.data;
+        match (Input::ALL.get(message.topic), message.topic) {
+            (Some(&input), _) if now >= from => worker.put(input, data, now),
+            (None, 3) => refused.note(worker.localizer.handle_camera_info(data).map_err(|e| e.to_string())),
+            (None, 4 | 5) => refused.note(worker.insert(data, message.topic == 5)),
+            (None, 6) if now >= from => refused.note(worker.put_initial_pose(data, initial_pose)),
             _ => continue,
         }
         worker.wake(now);
@@ -149,12 +180,49 @@ pub fn drive(
         worker.advance(Stamp(i64::MAX));
     }
     if complete && heard == 0 {
-        notes.push(format!("no_messages: nothing was read of topic '{}'", options.topic));
+        let [points, sights, pairs] = [points, sights, pairs].map(|topic| format!("'{topic}'"));
+        let named = [points, sights, pairs].into_iter().filter(|topic| topic != "''");
+        notes
+            .push(format!("no_messages: nothing was read of topic {}", named.collect::<Vec<_>>().join(", ")));
     }
     notes.extend(refused.told());
     let losses = messages.losses().to_vec();
     let lost = localizer.lost().map(str::to_owned);
     Ok(Outcome { complete: complete && lost.is_none(), span: (from, end), losses, notes, lost })
+}
+
+/// A topic if the bag has it, of one of these types; else an empty name.
+fn usable<'a>(bag: &Bag, name: &'a str, want: &[&str], notes: &mut Vec<String>) -> &'a str {
+    match bag.require(name, want) {
+        Ok(_) => name,
+        Err(BagError::NoTopic { .. }) => "",
+        Err(error) => {
+            notes.push(format!("{error}: ignored"));
+            ""
+        }
+    }
+}
+
+/// The topics of the inputs that are driven; empty names for the others.
+fn inputs<'a>(
+    bag: &Bag,
+    options: &'a Options,
+    notes: &mut Vec<String>,
+) -> Result<[&'a str; Input::ALL.len()], BagError> {
+    let asked = Input::ALL.map(|input| (input, options.topic_of(input)));
+    for (_, topic) in
+        asked.iter().filter(|(input, topic)| !topic.is_empty() && *topic != default_topic(*input))
+    {
+        bag.require(topic, &[INPUT_TYPE])?;
+    }
+    let found = asked.map(|(_, topic)| match topic {
+        "" => "",
+        _ => usable(bag, topic, &[INPUT_TYPE], notes),
+    });
+    if found.iter().all(|topic| topic.is_empty()) {
+        bag.require(&options.topic, &[INPUT_TYPE])?;
+    }
+    Ok(found)
 }
 
 /// Messages other than correspondences that were not taken.
@@ -179,12 +247,6 @@ impl Refused {
     }
 }
 
-/// A message of correspondences.
-struct Pending {
-    cdr: Vec<u8>,
-    arrived: Stamp,
-}
-
 /// The worker of the node, in the time of the bag.
 struct Worker<'a, F> {
     localizer: &'a mut Localizer,
@@ -195,10 +257,10 @@ struct Worker<'a, F> {
     pace: f64,
     from: Stamp,
     total: f64,
-    /// The newest message that was not yet taken.
-    slot: Option<Pending>,
-    /// The message that waits for transforms, and until when.
-    waiting: Option<(Pending, Stamp)>,
+    /// Messages that were not yet taken.
+    arrived: Queue<Stamp>,
+    /// Messages that wait for transforms or for their turn.
+    waiting: Queue<Stamp>,
     initial_pose: Option<(String, Stamp, PoseSample)>,
     spare: Vec<Vec<u8>>,
     /// Something came while it was busy.
@@ -217,10 +279,9 @@ impl<F: FnMut(&FrameRecord, Progress)> Worker<'_, F> {
 
     /// When it looks at its work next if nothing comes.
     fn next_look(&self) -> Option<Stamp> {
-        match (&self.waiting, self.has_news) {
-            (_, true) => Some(self.free_at),
-            (Some((_, until)), false) => Some(*until),
-            (None, false) => None,
+        match self.has_news {
+            true => Some(self.free_at),
+            false => self.waiting.until(),
         }
     }
 
@@ -233,19 +294,16 @@ impl<F: FnMut(&FrameRecord, Progress)> Worker<'_, F> {
     }
 
     /// A message has come.
-    fn put(&mut self, data: &[u8], arrived: Stamp) {
+    fn put(&mut self, input: Input, data: &[u8], now: Stamp) {
         let mut cdr = self.spare.pop().unwrap_or_default();
         cdr.clear();
         cdr.extend_from_slice(data);
-        if let Some(old) = self.slot.replace(Pending { cdr, arrived }) {
-            self.overwritten(old);
-        }
+        let old = self.arrived.put(Pending::new(input, cdr, now, now.plus(self.wait)));
+        old.into_iter().for_each(|old| self.overwritten(old));
     }
 
-    fn overwritten(&mut self, old: Pending) {
-        let counters = self.localizer.counters_mut();
-        counters.count(Counter::Received);
-        counters.count(Counter::Overwritten);
+    fn overwritten(&mut self, old: Pending<Stamp>) {
+        self.localizer.count_overwritten(old.input, 1);
         self.spare.push(old.cdr);
     }
 
@@ -271,25 +329,25 @@ impl<F: FnMut(&FrameRecord, Progress)> Worker<'_, F> {
             // A refusal is counted by the localizer.
             let _ = self.localizer.set_initial_pose(&frame, stamp, &sample, now);
         }
-        if let Some(message) = self.slot.take() {
-            let until = message.arrived.plus(self.wait);
-            if let Some((old, _)) = self.waiting.replace((message, until)) {
-                self.overwritten(old);
-            }
-        }
-        let Some((message, until)) = self.waiting.take() else { return };
+        let (arrived, waiting) = (&mut self.arrived, &mut self.waiting);
+        let replaced: Vec<_> = arrived.drain().filter_map(|message| waiting.put(message)).collect();
+        replaced.into_iter().for_each(|old| self.overwritten(old));
         // Before looking for transforms: a jump of the clock clears them.
         self.localizer.clock(now);
-        if now < until && self.localizer.needs(&message.cdr, now).is_err() {
-            self.waiting = Some((message, until));
-            return;
+        let localizer = &self.localizer;
+        let ready = |message: &Pending<Stamp>| {
+            now >= message.until || localizer.needs(message.input, &message.cdr, now).is_ok()
+        };
+        if let Some(message) = self.waiting.take(ready) {
+            self.answer(message, now);
+            // The others have not been looked at.
+            self.has_news = !self.waiting.is_empty();
         }
-        self.answer(message, now);
     }
 
-    fn answer(&mut self, message: Pending, now: Stamp) {
+    fn answer(&mut self, message: Pending<Stamp>, now: Stamp) {
         let started = Instant::now();
-        let frame = self.localizer.handle_correspondences(&message.cdr, now);
+        let frame = self.localizer.handle(message.input, &message.cdr, now);
         let seconds = started.elapsed().as_secs_f64();
         let record = record(frame, message.arrived, seconds * 1e6);
         self.free_at = now.plus(seconds * self.pace);
@@ -304,16 +362,18 @@ fn record(frame: &Frame, arrived: Stamp, total_us: f64) -> FrameRecord {
     let facts = frame.registered.then_some(&frame.facts);
     let estimate = frame.accepted.as_ref();
     FrameRecord {
+        input: frame.input,
         stamp: if frame.stamp == Stamp::default() { arrived } else { frame.stamp },
         arrived,
         status: frame.status,
         estimate: estimate.map(|pose| Estimate { map_t_base: pose.map_t_base, covariance: pose.covariance }),
+        relative: frame.relative.as_ref().map(|pose| pose.reference_t_camera),
         correspondences: frame.correspondences as u32,
         inliers: facts.map_or(0, |facts| facts.inliers as u32),
         log10_false_alarms: facts.map_or(0.0, |facts| facts.log10_false_alarms),
         margin: facts.map_or(0.0, |facts| facts.margin),
         parse_us: facts.map_or(0.0, |facts| facts.parse_us),
-        stages: facts.map_or_else(StageTimes::default, |facts| facts.stages),
+        stages: facts.map_or_else(|| Stages::none(frame.input), |facts| facts.stages),
         total_us,
     }
 }

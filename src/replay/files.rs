@@ -8,8 +8,8 @@ use super::{FrameRecord, Run};
 use crate::figure::FigureError;
 use crate::geometry::Rigid;
 use crate::io::trajectory::write_tum_line;
+use crate::localizer::Stages;
 use crate::messages::Stamp;
-use crate::registration::StageTimes;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -107,8 +107,13 @@ fn whole(
 
 fn write_poses(out: &mut impl Write, poses: impl Iterator<Item = (Stamp, Rigid)>) -> io::Result<()> {
     writeln!(out, "# timestamp tx ty tz qx qy qz qw")?;
+    let mut last = None;
     for (stamp, pose) in poses {
-        write_tum_line(&mut *out, stamp, &pose)?;
+        // Two inputs may be measured at once: a trajectory has one pose at a time, the first to arrive.
+        if last != Some(stamp) {
+            write_tum_line(&mut *out, stamp, &pose)?;
+        }
+        last = Some(stamp);
     }
     Ok(())
 }
@@ -120,13 +125,15 @@ fn numbers(pose: &Rigid) -> [f64; 7] {
 }
 
 /// The columns of `frames.csv` before the times of the stages, which are `NAME_us`.
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 19] = [
     "stamp",
     "arrived",
     "status",
+    "input",
     "re_deg",
     "te_m",
     "nees",
+    "direction_deg",
     "x",
     "y",
     "z",
@@ -141,14 +148,21 @@ const COLUMNS: [&str; 17] = [
 ];
 
 fn write_frames(out: &mut impl Write, frames: &[FrameRecord], evaluation: &Evaluation) -> io::Result<()> {
-    let stages = ["parse"].iter().chain(&StageTimes::NAMES).chain(&["total"]);
+    let stages = ["parse"].iter().chain(&Stages::NAMES).chain(&["total"]);
     let stages: Vec<String> = stages.map(|stage| format!("{stage}_us")).collect();
     writeln!(out, "{},{}", COLUMNS.join(","), stages.join(","))?;
     for (frame, beside) in frames.iter().zip(&evaluation.frames) {
-        write!(out, "{},{},{}", seconds(frame.stamp), seconds(frame.arrived), frame.status)?;
-        let error = beside.error;
-        let errors = [error.map(|e| e.re_deg), error.map(|e| e.te_m), error.and_then(|e| e.nees)];
-        let pose = frame.estimate.map(|estimate| numbers(&estimate.map_t_base));
+        let (stamp, arrived) = (seconds(frame.stamp), seconds(frame.arrived));
+        write!(out, "{stamp},{arrived},{},{}", frame.status, frame.input)?;
+        let (error, relative) = (beside.error, beside.relative.and_then(|truth| truth.error));
+        let errors = [
+            error.map(|e| e.re_deg).or(relative.map(|e| e.re_deg)),
+            error.map(|e| e.te_m),
+            error.and_then(|e| e.nees),
+            relative.and_then(|e| e.direction_deg),
+        ];
+        let pose = frame.estimate.map(|estimate| estimate.map_t_base).or(frame.relative);
+        let pose = pose.as_ref().map(numbers);
         let pose = (0..7).map(|i| pose.and_then(|pose| pose.get(i).copied()));
         // What is not there is an empty field.
         for value in errors.into_iter().chain(pose) {
@@ -159,10 +173,14 @@ fn write_frames(out: &mut impl Write, frames: &[FrameRecord], evaluation: &Evalu
         }
         write!(out, ",{},{}", frame.correspondences, frame.inliers)?;
         write!(out, ",{:.3},{:.6}", frame.log10_false_alarms, frame.margin)?;
-        for us in [frame.parse_us].iter().chain(&frame.stages.values()).chain(&[frame.total_us]) {
-            write!(out, ",{us:.1}")?;
+        write!(out, ",{:.1}", frame.parse_us)?;
+        for name in Stages::NAMES {
+            match frame.stages.get(name) {
+                Some(us) => write!(out, ",{us:.1}")?,
+                None => write!(out, ",")?,
+            }
         }
-        writeln!(out)?;
+        writeln!(out, ",{:.1}", frame.total_us)?;
     }
     Ok(())
 }

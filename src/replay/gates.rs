@@ -1,6 +1,6 @@
 //! Gates: what a drive has to reach, by itself and beside an earlier one.
 
-use super::metrics::{Evaluation, Limit, Summary};
+use super::metrics::{Angle, Evaluation, Limit, Summary};
 use super::result::ResultFile;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -17,19 +17,29 @@ pub struct Gates {
     pub min_recall: Option<MinRecall>,
     /// Largest 99th percentile of the time to an answer, milliseconds.
     pub max_p99_ms: Option<f64>,
+    /// Largest angle of the rotation of an accepted relative pose to the truth, degrees.
+    #[serde(default)]
+    pub max_relative_re_deg: Option<f64>,
+    /// Largest angle of the direction of an accepted relative pose to the truth, degrees.
+    #[serde(default)]
+    pub max_direction_deg: Option<f64>,
+    /// Smallest recall of relative poses.
+    #[serde(default)]
+    pub min_relative_recall: Option<MinRecall<Angle>>,
 }
 
 /// A recall at a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct MinRecall {
+pub struct MinRecall<L = Limit> {
     /// Of the frames that have a truth, 0 .. 1.
     pub share: f64,
-    /// The limit; none: the first of [`Options::recall`](super::metrics::Options::recall).
-    pub limit: Option<Limit>,
+    /// The limit; none: the first of the options, such as
+    /// [`Options::recall`](super::metrics::Options::recall).
+    pub limit: Option<L>,
 }
 
-/// `0.95`, or `0.95@5,2`: at 5 degrees and 2 metres.
-impl FromStr for MinRecall {
+/// `0.95`, or `0.95@5,2`: at 5 degrees and 2 metres; of relative poses `0.95@5`.
+impl<L: FromStr<Err = String>> FromStr for MinRecall<L> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -39,7 +49,7 @@ impl FromStr for MinRecall {
         };
         let share = share.trim().parse().ok().filter(|share| (0.0..=1.0).contains(share));
         let share =
-            share.ok_or_else(|| format!("'{text}': a share of 0 to 1 needed, such as 0.95 or 0.95@5,2"))?;
+            share.ok_or_else(|| format!("'{text}': a share of 0 to 1 needed, such as 0.95 or 0.95@LIMIT"))?;
         Ok(Self { share, limit })
     }
 }
@@ -93,11 +103,29 @@ impl Gates {
             Verdict::at_least(format!("min_recall{at}"), min.share, recall.map(|recall| recall.share))
         };
         let p99 = |bound| Verdict::at_most("max_p99_ms", bound, p99_ms(summary));
+        let relative = summary.relative.as_ref();
+        let turn = |bound| {
+            Verdict::at_most("max_relative_re_deg", bound, relative.and_then(|s| Some(s.rotation_deg?.max)))
+        };
+        let direction = |bound| {
+            Verdict::at_most("max_direction_deg", bound, relative.and_then(|s| Some(s.direction_deg?.max)))
+        };
+        let relative_recall = |min: MinRecall<Angle>| {
+            let first = || relative.and_then(|relative| Some(relative.recall.first()?.limit));
+            let limit = min.limit.or_else(first);
+            let recall = limit.and_then(|limit| evaluation.relative_recall(limit));
+            let at = limit.map_or(String::new(), |limit| format!(" at {limit}"));
+            let gate = format!("min_relative_recall{at}");
+            Verdict::at_least(gate, min.share, recall.map(|recall| recall.share))
+        };
         let verdicts = [
             self.max_te_m.map(te),
             self.max_re_deg.map(re),
             self.min_recall.map(recall),
             self.max_p99_ms.map(p99),
+            self.max_relative_re_deg.map(turn),
+            self.max_direction_deg.map(direction),
+            self.min_relative_recall.map(relative_recall),
         ];
         verdicts.into_iter().flatten().collect()
     }
@@ -106,6 +134,18 @@ impl Gates {
 /// 99th percentile of the time to an answer. None: there was no frame.
 fn p99_ms(summary: &Summary) -> Option<f64> {
     summary.total_ms().filter(|_| summary.frames > 0).map(|ms| ms.p99)
+}
+
+fn relative_wrong(summary: &Summary) -> Option<f64> {
+    Some(summary.relative.as_ref()?.wrong?.share)
+}
+
+fn relative_turn(summary: &Summary) -> Option<f64> {
+    Some(summary.relative.as_ref()?.rotation_deg?.p50)
+}
+
+fn relative_direction(summary: &Summary) -> Option<f64> {
+    Some(summary.relative.as_ref()?.direction_deg?.p50)
 }
 
 /// A number of this drive beside that of an earlier one.
@@ -189,6 +229,18 @@ pub fn compare(baseline: &ResultFile, now: &Evaluation) -> Vec<Comparison> {
         of("p50, ms", |s| Some(s.total_ms()?.p50), Tolerance::Any),
         of("p99, ms", p99_ms, Tolerance::Grow(TIME, 0.5)),
     ]);
+    if let Some(relative) = &before.relative {
+        rows.extend(relative.recall.iter().map(|recall| {
+            let value = now.relative_recall(recall.limit).map(|recall| recall.share);
+            let metric = format!("relative recall at {}", recall.limit);
+            Comparison::new(metric, Some(recall.share), value, Tolerance::Fall(SHARE))
+        }));
+        rows.extend([
+            of("relative wrong among accepted, share", relative_wrong, Tolerance::Rise(WRONG)),
+            of("relative rotation p50, degrees", relative_turn, Tolerance::Grow(ERROR, 0.01)),
+            of("relative direction p50, degrees", relative_direction, Tolerance::Grow(ERROR, 0.1)),
+        ]);
+    }
     rows
 }
 

@@ -1,8 +1,8 @@
 //! What is kept of one message of a drive.
 
 use crate::geometry::Rigid;
+use crate::localizer::{Input, Stages};
 use crate::messages::Stamp;
-use crate::registration::StageTimes;
 use crate::status::Status;
 use nalgebra::Matrix6;
 
@@ -19,14 +19,18 @@ pub struct Estimate {
 /// needs some hundred bytes a frame and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameRecord {
+    /// What the message was.
+    pub input: Input,
     /// When it was measured; that of the bag's record where the message cannot be read.
     pub stamp: Stamp,
     /// When the bag recorded it: the time of the replay.
     pub arrived: Stamp,
     /// The outcome.
     pub status: Status,
-    /// The pose, if it was accepted.
+    /// The pose in the map, if one was accepted.
     pub estimate: Option<Estimate>,
+    /// The pose of the camera in its reference view, if one was accepted; its translation has a length of one.
+    pub relative: Option<Rigid>,
     /// Rows of the message.
     pub correspondences: u32,
     /// Inliers of the best pose, accepted or not.
@@ -37,8 +41,15 @@ pub struct FrameRecord {
     pub margin: f64,
     /// Time to read the message, microseconds.
     pub parse_us: f64,
-    /// Time of each stage of the registration, microseconds.
-    pub stages: StageTimes,
+    /// Time of each stage, microseconds.
+    pub stages: Stages,
     /// Time of the whole answer on this machine, microseconds.
     pub total_us: f64,
+}
+
+impl FrameRecord {
+    /// A pose was accepted, in the map or relative.
+    pub fn is_accepted(&self) -> bool {
+        self.estimate.is_some() || self.relative.is_some()
+    }
 }

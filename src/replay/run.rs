@@ -15,6 +15,9 @@ pub struct Run {
     pub bag: String,
     /// Where the truth comes from.
     pub truth: Option<String>,
+    /// The topic with the truth of relative poses.
+    #[serde(default)]
+    pub truth_relative: Option<String>,
     /// What of the bag was driven, and how.
     pub drive: Options,
     /// False: it was interrupted, and all that follows is of the part until then.
@@ -60,13 +63,14 @@ impl Run {
         Self {
             bag,
             truth: None,
+            truth_relative: None,
             drive,
             complete: outcome.complete,
             losses: outcome.losses.iter().map(ToString::to_string).collect(),
             notes: outcome.notes.iter().cloned().chain(lost).collect(),
             wall_s,
             backend: Backend::of(localizer),
-            counters: counts(localizer.counters()),
+            counters: counts(&localizer.counters()),
             params: values(params),
         }
     }
@@ -74,7 +78,8 @@ impl Run {
 
 impl Backend {
     fn of(localizer: &Localizer) -> Self {
-        let (kind, why) = (localizer.backend().to_owned(), localizer.why().to_owned());
+        let input = localizer.deciding();
+        let (kind, why) = (localizer.backend(input).to_owned(), localizer.why(input).to_owned());
         let probe = (kind == "cuda").then(device::probe);
         let driver = probe.as_ref().and_then(|probe| probe.driver.as_ref().ok());
         Self {

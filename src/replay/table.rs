@@ -1,7 +1,7 @@
 //! The numbers of a drive as lines of text.
 
 use super::gates::Comparison;
-use super::metrics::{Statistics, EXPECTED};
+use super::metrics::{InputSummary, RelativeSummary, StageLatency, Statistics, EXPECTED};
 use super::result::ResultFile;
 use std::fmt::{self, Write};
 
@@ -68,10 +68,12 @@ fn write_all(out: &mut String, result: &ResultFile) -> fmt::Result {
             writeln!(out, "{name:11} {got} % within 1 2 3 sigma (right: {right})")?;
         }
     }
-    writeln!(out, "{:11} {:>9} {:>9} {:>9} {:>9}", "ms", "p50", "p95", "p99", "max")?;
-    for stage in &summary.latency {
-        let (name, ms) = (&stage.stage, stage.ms);
-        writeln!(out, "{name:11} {:9.3} {:9.3} {:9.3} {:9.3}", ms.p50, ms.p95, ms.p99, ms.max)?;
+    if let Some(r) = &summary.relative {
+        relative(out, r)?;
+    }
+    match summary.inputs.as_slice() {
+        inputs @ [_, _, ..] => inputs.iter().try_for_each(|one| input(out, one))?,
+        _ => latency(out, "ms", &summary.latency)?,
     }
     for Comparison { metric, baseline, value, bound, passed } in &result.comparison {
         let word = if *passed { "" } else { " REGRESSION" };
@@ -81,6 +83,53 @@ fn write_all(out: &mut String, result: &ResultFile) -> fmt::Result {
     }
     for verdict in &result.verdicts {
         writeln!(out, "gate {verdict}")?;
+    }
+    Ok(())
+}
+
+fn relative(out: &mut String, r: &RelativeSummary) -> fmt::Result {
+    writeln!(out, "relative    {} frames, {} accepted; truth at {}", r.frames, r.accepted, r.with_truth)?;
+    if r.still.frames > 0 {
+        let (n, degenerate, accepted) = (r.still.frames, r.still.degenerate, r.still.accepted);
+        writeln!(out, "  standing  {n} more with a truth: {degenerate} degenerate, {accepted} accepted")?;
+    }
+    for recall in &r.recall {
+        let (share, right) = (100.0 * recall.share, recall.right);
+        writeln!(out, "  recall    {share:6.2} % ({right}) within {}", recall.limit)?;
+    }
+    if let Some(wrong) = &r.wrong {
+        writeln!(out, "  wrong     {} accepted beyond {}", wrong.accepted, wrong.limit)?;
+    }
+    for (name, degrees) in [("rotation", r.rotation_deg), ("direction", r.direction_deg)] {
+        if let Some(p) = degrees {
+            let (p50, p95, p99, max) = (p.p50, p.p95, p.p99, p.max);
+            writeln!(out, "  {name:9} deg p50 {p50:.4}, p95 {p95:.4}, p99 {p99:.4}, max {max:.4}")?;
+        }
+    }
+    Ok(())
+}
+
+/// One of several inputs.
+fn input(out: &mut String, one: &InputSummary) -> fmt::Result {
+    writeln!(out, "{}: {} frames: {}", one.input, one.frames, counts(&one.statuses))?;
+    if let Some(wrong) = &one.wrong {
+        writeln!(out, "  wrong     {} accepted beyond {}", wrong.accepted, wrong.limit)?;
+    }
+    if let Some(ate) = &one.ate {
+        errors(out, "  ATE", &ate.translation_m, &ate.rotation_deg)?;
+    }
+    if let Some(c) = &one.consistency {
+        writeln!(out, "  NEES      mean {:.3}, median {:.3} (5.348)", c.nees_mean, c.nees_median)?;
+    }
+    latency(out, "  ms", &one.latency)
+}
+
+fn latency(out: &mut String, heading: &str, stages: &[StageLatency]) -> fmt::Result {
+    writeln!(out, "{heading:11} {:>9} {:>9} {:>9} {:>9}", "p50", "p95", "p99", "max")?;
+    for StageLatency { stage, ms, .. } in stages {
+        let indent = if heading.starts_with(' ') { "  " } else { "" };
+        let name = format!("{indent}{stage}");
+        writeln!(out, "{name:11} {:9.3} {:9.3} {:9.3} {:9.3}", ms.p50, ms.p95, ms.p99, ms.max)?;
     }
     Ok(())
 }

@@ -18,6 +18,9 @@ use std::str::FromStr;
 /// that, seconds.
 const HISTORY: f64 = 30.0;
 
+/// Topic of the true relative poses of simulated drives.
+pub const RELATIVE: &str = "/ground_truth_2d2d";
+
 /// Where the truth is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -117,7 +120,8 @@ impl Truth {
             }
             Source::Topic(name) => {
                 let mut found = Found::default();
-                from_topic(bag, name, params, &mut found)?;
+                let frames = [params.frames.map.as_str(), params.frames.base.as_str()].map(Some);
+                from_topic(bag, name, frames, &mut found)?;
                 found.end().map_err(wrong)
             }
             Source::Tf(parent, child) => {
@@ -131,6 +135,19 @@ impl Truth {
             }
         }
     }
+
+    /// Reads the true poses of the camera in its reference view from a topic.
+    pub fn read_relative(name: &str, bag: &Bag, params: &Params) -> Result<Self, TruthError> {
+        let mut found = Found::default();
+        from_topic(bag, name, [Some(params.camera.reference_frame.as_str()), None], &mut found)?;
+        found.end().map_err(|why| TruthError::Trajectory { from: name.to_owned(), why })
+    }
+}
+
+/// The topic of true relative poses: the one that was asked for, or [`RELATIVE`] if the bag has it.
+pub fn relative_topic(bag: &Bag, asked: Option<&str>) -> Option<String> {
+    let is_there = || bag.require(RELATIVE, &PoseType::ALL.map(PoseType::name)).is_ok();
+    asked.map(str::to_owned).or_else(|| is_there().then(|| RELATIVE.to_owned()))
 }
 
 /// Poses by stamp, as far as they can be used.
@@ -174,7 +191,8 @@ impl Found {
     }
 }
 
-fn from_topic(bag: &Bag, name: &str, params: &Params, found: &mut Found) -> Result<(), BagError> {
+/// `frames`: in which the poses should be and whose they should be, where that is known.
+fn from_topic(bag: &Bag, name: &str, frames: [Option<&str>; 2], found: &mut Found) -> Result<(), BagError> {
     let topic = bag.require(name, &PoseType::ALL.map(PoseType::name))?;
     let kind = PoseType::ALL.into_iter().find(|kind| bag.require(&topic.name, &[kind.name()]).is_ok());
     let kind = kind.unwrap_or(PoseType::Pose);
@@ -190,9 +208,10 @@ fn from_topic(bag: &Bag, name: &str, params: &Params, found: &mut Found) -> Resu
         };
         let index = found.poses.len();
         found.add(view.stamp, trajectory::pose(view.position, view.orientation, index));
-        let expected = [(Some(view.frame), &params.frames.map), (view.child, &params.frames.base)];
+        let expected = [Some(view.frame), view.child].into_iter().zip(frames);
         for (got, want) in expected {
-            if let Some(got) = got.map(slashless).filter(|got| got != want) {
+            let got = got.map(slashless).zip(want).filter(|(got, want)| got != want);
+            if let Some((got, want)) = got {
                 let note = format!("the truth names frame '{got}' where '{want}' is meant: taken as that");
                 found.frames.insert(note);
             }

@@ -9,7 +9,7 @@ use super::streams::Inbox;
 use super::worker::{Announcer, Worker};
 use super::{lock, NodeClock};
 use crate::localizer::transforms::TransformBuffer;
-use crate::localizer::Localizer;
+use crate::localizer::{Input, Localizer, PerInput};
 use crate::messages::Stamp;
 use crate::params::{InputQos, ParamError, Params};
 use crate::registration::BackendError;
@@ -25,9 +25,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::task::LocalSet;
 
-/// Topic of the correspondences.
-pub const INPUT: &str = "correspondences_3d3d";
+/// Topic of the calibration of cameras.
+pub const CAMERA_INFO: &str = "camera_info";
+/// Type of all correspondences.
 const INPUT_TYPE: &str = "sensor_msgs/msg/PointCloud2";
+const NOBODY: &str = "nobody publishes there";
 /// Longest time without a look at the stop flag.
 const SPIN: Duration = Duration::from_millis(50);
 /// Time that the worker has to finish its message when the node stops.
@@ -99,13 +101,15 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
             periodic.publish();
         }
     });
-    let topic = arguments.resolve(INPUT, &node.name()?, &node.namespace()?);
+    let (name, namespace) = (node.name()?, node.namespace()?);
+    let topics = PerInput::new(|input| arguments.resolve(input.name(), &name, &namespace));
+    let listed = topics.iter().map(|(_, topic)| topic.as_str()).collect::<Vec<_>>().join(", ");
     let mode = params.tf.mode.word();
     logger.info(&format!(
-        "flashreg {} listens to {topic}, tf.mode {mode}, backend {} ({})",
+        "flashreg {} listens to {listed}, tf.mode {mode}, backend {} ({})",
         env!("CARGO_PKG_VERSION"),
-        localizer.backend(),
-        localizer.why()
+        localizer.backend(Input::Points3d3d),
+        localizer.why(Input::Points3d3d)
     ));
     let worker = start_worker(
         Worker {
@@ -120,7 +124,7 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
         },
         stop,
     )?;
-    let mut silence = Silence::new(topic, &params);
+    let mut silence = Silence::new(topics, &params);
     let mut last_time = Stamp::default();
     let mut uses_sim_time = sim_time;
     tasks.block_on(&runtime, async {
@@ -146,14 +150,15 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
                     logger.error(&format!("use_sim_time: {error}"));
                 }
             }
-            let (age, changed) = {
+            let (ages, changed) = {
                 let (state, now) = (lock(&reporter.state), Instant::now());
-                (state.input_age(now), state.has_changed(now))
+                let ages = PerInput::new(|input| state.channels.get(input).input_age(now));
+                (ages, state.has_changed(now))
             };
             if changed {
                 reporter.publish();
             }
-            silence.check(age, &node, &logger);
+            silence.check(&ages, &node, &logger);
         }
     });
     inbox.post(|work| work.stop = true);
@@ -194,7 +199,9 @@ fn reporter(
 ) -> Result<Reporter, NodeError> {
     let limit = params.tf.hold_sec.max(params.input.max_age_sec);
     let mut state = State::new(Duration::from_secs_f64(limit));
-    state.set_backend(localizer);
+    for (input, channel) in state.channels.iter_mut() {
+        channel.set_backend(localizer.backend(input), localizer.why(input));
+    }
     let publisher = node.create_publisher("/diagnostics", QosProfile::default())?;
     let name = node.fully_qualified_name()?;
     Ok(Reporter::new(state, publisher, clock.clone(), name.trim_start_matches('/')))
@@ -214,12 +221,17 @@ fn listen(
         InputQos::BestEffort => QosProfile::sensor_data().keep_last(1),
         InputQos::Reliable => QosProfile::default().keep_last(1),
     };
-    let clouds = node.subscribe_raw(INPUT, INPUT_TYPE, qos)?;
-    let (to, state) = (inbox.clone(), reporter.state.clone());
-    drain(tasks, clouds, move |cdr| {
-        lock(&state).message_arrived(Instant::now());
-        to.put_message(cdr);
-    });
+    for input in Input::ALL {
+        let clouds = node.subscribe_raw(input.name(), INPUT_TYPE, qos.clone())?;
+        let (to, state) = (inbox.clone(), reporter.state.clone());
+        drain(tasks, clouds, move |cdr| {
+            lock(&state).channels.get_mut(input).message_arrived(Instant::now());
+            to.put_message(input, cdr);
+        });
+    }
+    let infos = node.subscribe_raw(CAMERA_INFO, "sensor_msgs/msg/CameraInfo", QosProfile::sensor_data())?;
+    let to = inbox.clone();
+    drain(tasks, infos, move |cdr| to.put_camera_info(cdr));
     let poses =
         node.subscribe::<PoseWithCovarianceStamped>("initialpose", QosProfile::default().keep_last(1))?;
     let to = inbox.clone();
@@ -313,39 +325,56 @@ fn start_worker(
     })
 }
 
-/// Warns once in every silence of the input.
+/// Warns once in every silence: of all inputs while none has been heard, then of each that has been.
 struct Silence {
-    topic: String,
+    topics: PerInput<String>,
     wanted: InputQos,
     after: Duration,
     since: Instant,
-    warned: bool,
+    warned: PerInput<bool>,
 }
 
 impl Silence {
-    fn new(topic: String, params: &Params) -> Self {
+    fn new(topics: PerInput<String>, params: &Params) -> Self {
         let after = Duration::from_secs_f64(params.diagnostics.silence_sec);
-        Self { topic, wanted: params.input.qos, after, since: Instant::now(), warned: false }
+        let (wanted, since) = (params.input.qos, Instant::now());
+        Self { topics, wanted, after, since, warned: PerInput::default() }
     }
 
-    /// `age`: of the last message, if there was one.
-    fn check(&mut self, age: Option<Duration>, node: &Node, logger: &Logger) {
-        let silent = age.unwrap_or_else(|| self.since.elapsed());
-        if silent < self.after {
-            self.warned = false;
-        } else if !std::mem::replace(&mut self.warned, true) {
-            let seconds = silent.as_secs_f64();
-            let publishers = self.publishers(node);
-            logger.warn(&format!("no message on {} for {seconds:.1} s; {publishers}", self.topic));
+    /// `ages`: of the last message of each input, if there was one.
+    fn check(&mut self, ages: &PerInput<Option<Duration>>, node: &Node, logger: &Logger) {
+        let nothing = ages.iter().all(|(_, age)| age.is_none());
+        let mut unused = Vec::new();
+        for (input, age) in ages.iter() {
+            let silent = age.or(nothing.then(|| self.since.elapsed())).unwrap_or_default();
+            let warned = self.warned.get_mut(input);
+            if silent < self.after {
+                *warned = false;
+            } else if !std::mem::replace(warned, true) {
+                let topic = self.topics.get(input);
+                let (seconds, publishers) = (silent.as_secs_f64(), self.publishers(topic, node));
+                match publishers {
+                    None if nothing => unused.push(topic.as_str()),
+                    publishers => {
+                        let publishers = publishers.unwrap_or_else(|| NOBODY.to_owned());
+                        logger.warn(&format!("no message on {topic} for {seconds:.1} s; {publishers}"));
+                    }
+                }
+            }
+        }
+        // One line for all that nobody uses, and none if something is used.
+        if unused.len() == Input::ALL.len() {
+            let (topics, seconds) = (unused.join(", "), self.since.elapsed().as_secs_f64());
+            logger.warn(&format!("no message on {topics} for {seconds:.1} s; {NOBODY}"));
         }
     }
 
     /// Who publishes on the topic, and why that may not be heard.
-    fn publishers(&self, node: &Node) -> String {
-        let found = match node.get_publishers_info_by_topic(&self.topic, false) {
-            Ok(found) if found.is_empty() => return "nobody publishes there".to_owned(),
+    fn publishers(&self, topic: &str, node: &Node) -> Option<String> {
+        let found = match node.get_publishers_info_by_topic(topic, false) {
+            Ok(found) if found.is_empty() => return None,
             Ok(found) => found,
-            Err(error) => return format!("publishers unknown: {error}"),
+            Err(error) => return Some(format!("publishers unknown: {error}")),
         };
         let texts = found.iter().map(|p| {
             let best_effort = matches!(p.qos_profile.reliability, ReliabilityPolicy::BestEffort);
@@ -359,6 +388,6 @@ impl Silence {
             };
             format!("{}/{} {verdict}", p.node_namespace.trim_end_matches('/'), p.node_name)
         });
-        format!("publishers: {}", texts.collect::<Vec<_>>().join(", "))
+        Some(format!("publishers: {}", texts.collect::<Vec<_>>().join(", ")))
     }
 }

@@ -1,14 +1,13 @@
 //! What goes out: transforms, poses, candidates, inliers.
 
 use super::time;
-use crate::geometry::Rigid;
-use crate::localizer::{Frame, Pose, TfOut};
+use crate::geometry::{self, Rigid};
+use crate::localizer::{Frame, Pose, RelativePose, TfOut};
 use crate::messages::Stamp;
-use crate::registration::Correspondence;
 use crate::status::Status;
 use r2r::geometry_msgs::msg::{
-    Point, Pose as PoseMsg, PoseArray, PoseWithCovariance, PoseWithCovarianceStamped, Quaternion, Transform,
-    TransformStamped, Vector3,
+    Point, Pose as PoseMsg, PoseArray, PoseStamped, PoseWithCovariance, PoseWithCovarianceStamped,
+    Quaternion, Transform, TransformStamped, Vector3,
 };
 use r2r::sensor_msgs::msg::{PointCloud2, PointField};
 use r2r::std_msgs::msg::Header;
@@ -19,6 +18,7 @@ use r2r::{Node, Publisher, QosProfile};
 pub struct Outputs {
     tf: Publisher<TFMessage>,
     pose: Publisher<PoseWithCovarianceStamped>,
+    relative_pose: Publisher<PoseStamped>,
     candidates: Publisher<PoseArray>,
     inliers: Publisher<PointCloud2>,
     map: String,
@@ -30,6 +30,7 @@ impl Outputs {
         Ok(Self {
             tf: node.create_publisher("/tf", QosProfile::default().keep_last(100))?,
             pose: node.create_publisher("pose", QosProfile::default())?,
+            relative_pose: node.create_publisher("relative_pose", QosProfile::default())?,
             candidates: node.create_publisher("candidates", QosProfile::default())?,
             inliers: node.create_publisher("inliers", QosProfile::sensor_data().keep_last(1))?,
             map: map.to_owned(),
@@ -37,7 +38,8 @@ impl Outputs {
     }
 
     /// Sends what a frame allows to be sent: an accepted pose and its transform, or the last
-    /// accepted transform again. Nothing else ever goes to `/tf`.
+    /// accepted transform again. Nothing else ever goes to `/tf`. A pose relative to another view has a topic of
+    /// its own.
     pub fn send(&self, frame: &Frame) -> r2r::Result<()> {
         let accepted = frame.accepted.as_ref();
         if let Some(tf) = accepted.and_then(|pose| pose.tf.as_ref()).or(frame.hold.as_ref()) {
@@ -47,20 +49,24 @@ impl Outputs {
             let header = self.header(frame.stamp);
             self.pose.publish(&PoseWithCovarianceStamped { header, pose: pose_with_covariance(pose) })?;
         }
+        if let Some(RelativePose { frame: reference, reference_t_camera }) = &frame.relative {
+            let header = Header { stamp: time(frame.stamp), frame_id: reference.as_ref().to_owned() };
+            self.relative_pose.publish(&PoseStamped { header, pose: pose_msg(reference_t_camera) })?;
+        }
         Ok(())
     }
 
-    /// Sends what helps people: the candidates of an ambiguous registration, and the inliers.
-    /// Neither is made unless somebody listens.
-    pub fn explain(&self, frame: &Frame, rows: impl Iterator<Item = Correspondence>) -> r2r::Result<()> {
-        if frame.status == Status::Ambiguous && is_heard(&self.candidates) {
-            let poses = frame.facts.candidates.iter().map(|c| pose_msg(&c.map_t_base)).collect();
+    /// Sends what helps people: the candidates of an ambiguous pose in the map, and the inliers as points of the
+    /// map. Neither is made unless somebody listens.
+    pub fn explain(&self, frame: &Frame, inliers: impl Iterator<Item = geometry::Point>) -> r2r::Result<()> {
+        let candidates = &frame.facts.candidates;
+        let ambiguous = frame.status == Status::Ambiguous && frame.input.is_absolute();
+        if ambiguous && is_heard(&self.candidates) {
+            let poses = candidates.iter().map(|c| pose_msg(&c.map_t_base)).collect();
             self.candidates.publish(&PoseArray { header: self.header(frame.stamp), poses })?;
         }
-        if frame.registered && is_heard(&self.inliers) {
-            let mask = frame.facts.inlier_mask.iter();
-            let points = rows.zip(mask).filter(|(_, inlier)| **inlier).map(|(row, _)| row);
-            self.inliers.publish(&cloud(self.header(frame.stamp), points))?;
+        if frame.registered && frame.input.is_absolute() && is_heard(&self.inliers) {
+            self.inliers.publish(&cloud(self.header(frame.stamp), inliers))?;
         }
         Ok(())
     }
@@ -102,11 +108,11 @@ fn pose_with_covariance(pose: &Pose) -> PoseWithCovariance {
     PoseWithCovariance { pose: pose_msg(&pose.map_t_base), covariance }
 }
 
-/// The targets of the inliers, in the map.
-fn cloud(header: Header, rows: impl Iterator<Item = Correspondence>) -> PointCloud2 {
+/// Points of the map.
+fn cloud(header: Header, points: impl Iterator<Item = geometry::Point>) -> PointCloud2 {
     let mut data = Vec::new();
-    for row in rows {
-        for value in row.target.iter() {
+    for point in points {
+        for value in point.iter() {
             data.extend_from_slice(&(*value as f32).to_le_bytes());
         }
     }

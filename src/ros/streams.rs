@@ -4,10 +4,12 @@
 //! once, into the [`Inbox`]: one latest-value slot per kind of input. The worker takes from it.
 //! Nothing here can grow.
 
+use crate::localizer::{Input, Pending, PerInput, Queue};
 use crate::params::Params;
 use r2r::geometry_msgs::msg::PoseWithCovarianceStamped;
 use r2r::std_srvs::srv::Trigger;
 use r2r::ServiceRequest;
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,22 +40,21 @@ impl<T> LatestSlot<T> {
     }
 }
 
-/// A message of correspondences as it came from the wire.
-#[derive(Debug)]
-pub struct Message {
-    /// PointCloud2 in CDR.
-    pub cdr: Vec<u8>,
-    /// When it arrived.
-    pub arrived: Instant,
-}
+/// A message of correspondences as it came from the wire, and when.
+pub type Message = Pending<Instant>;
+
+/// Calibrations of cameras that wait at most; then the oldest is dropped.
+const CAMERA_INFOS: usize = 64;
 
 /// Everything the worker has to look at.
 #[derive(Default)]
 pub struct Work {
-    /// Newest message of correspondences.
-    pub message: LatestSlot<Message>,
+    /// Newest message of each input.
+    pub messages: Queue<Instant>,
     /// Messages that were replaced by a newer one since the last look.
-    pub overwritten: u64,
+    pub overwritten: PerInput<u64>,
+    /// Calibrations of cameras (CDR), oldest first.
+    pub camera_infos: VecDeque<Vec<u8>>,
     /// Newest initial pose.
     pub initial_pose: LatestSlot<PoseWithCovarianceStamped>,
     /// Newest parameters.
@@ -75,7 +76,8 @@ pub struct Work {
 impl Work {
     /// Something other than transforms has arrived.
     fn is_urgent(&self) -> bool {
-        !self.message.is_empty()
+        !self.messages.is_empty()
+            || !self.camera_infos.is_empty()
             || !self.initial_pose.is_empty()
             || !self.params.is_empty()
             || !self.active.is_empty()
@@ -113,11 +115,21 @@ impl Inbox {
     }
 
     /// Stores a message of correspondences.
-    pub fn put_message(&self, cdr: Vec<u8>) {
-        let message = Message { cdr, arrived: Instant::now() };
+    pub fn put_message(&self, input: Input, cdr: Vec<u8>) {
+        let now = Instant::now();
         self.post(|work| {
-            if work.message.put(message).is_some() {
-                work.overwritten += 1;
+            if work.messages.put(Message::new(input, cdr, now, now)).is_some() {
+                *work.overwritten.get_mut(input) += 1;
+            }
+        });
+    }
+
+    /// Stores the calibration of a camera: there may be several of them on one topic.
+    pub fn put_camera_info(&self, cdr: Vec<u8>) {
+        self.post(|work| {
+            work.camera_infos.push_back(cdr);
+            if work.camera_infos.len() > CAMERA_INFOS {
+                work.camera_infos.pop_front();
             }
         });
     }
@@ -162,12 +174,13 @@ mod tests {
     fn the_newest_message_replaces_older_ones_and_they_are_counted() {
         let inbox = Inbox::new();
         for byte in 0..5u8 {
-            inbox.put_message(vec![byte]);
+            inbox.put_message(Input::Points3d3d, vec![byte]);
         }
+        inbox.put_message(Input::Sights2d3d, vec![9]);
         let mut work = inbox.take(WakeOn::Input, None);
-        assert_eq!(work.overwritten, 4);
-        assert_eq!(work.message.take().map(|m| m.cdr), Some(vec![4]));
-        assert!(work.message.is_empty());
+        assert_eq!(work.overwritten.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [4, 0, 0]);
+        let left: Vec<_> = work.messages.drain().map(|m| (m.input, m.cdr)).collect();
+        assert_eq!(left, [(Input::Points3d3d, vec![4]), (Input::Sights2d3d, vec![9])]);
     }
 
     #[test]

@@ -5,10 +5,10 @@ use super::logger::Logger;
 use super::publish::Outputs;
 use super::streams::{Inbox, Message, WakeOn, Work};
 use super::{clean, lock, NodeClock};
-use crate::localizer::{Frame, Localizer, PoseSample};
+use crate::localizer::{Frame, Localizer, PerInput, PoseSample, Queue};
 use crate::messages::Stamp;
 use crate::params::Params;
-use crate::status::{Counter, Status};
+use crate::status::Status;
 use r2r::geometry_msgs::msg::PoseWithCovarianceStamped;
 use r2r::std_srvs::srv::Trigger;
 use std::sync::Arc;
@@ -36,67 +36,63 @@ pub(super) struct Worker {
 impl Worker {
     /// Works until the inbox says stop, or the GPU is lost; the error says why.
     pub(super) fn run(mut self) -> Result<(), String> {
-        // The message that waits for transforms or the clock, and until when; then the last one.
-        let mut waiting: Option<(Message, Instant)> = None;
+        // The messages that wait for transforms, the clock or their turn; then the last one.
+        let mut waiting = Queue::default();
         let mut last: Option<Message> = None;
+        let mut until = None;
         loop {
-            let on = if waiting.is_some() { WakeOn::InputOrTransforms } else { WakeOn::Input };
-            let mut work = self.inbox.take(on, waiting.as_ref().map(|(_, until)| *until));
+            let on = if waiting.is_empty() { WakeOn::Input } else { WakeOn::InputOrTransforms };
+            let mut work = self.inbox.take(on, until);
             if work.stop {
                 return Ok(());
             }
-            self.count_overwritten(work.overwritten);
+            for (input, n) in work.overwritten.iter() {
+                self.localizer.count_overwritten(input, *n);
+            }
             self.obey(&mut work);
-            if let Some(message) = work.message.take() {
-                let until = message.arrived + Duration::from_secs_f64(self.params.tf.wait_sec);
-                if waiting.replace((message, until)).is_some() {
-                    self.count_overwritten(1);
+            let wait = Duration::from_secs_f64(self.params.tf.wait_sec);
+            for mut message in work.messages.drain() {
+                message.until = message.arrived + wait;
+                if let Some(old) = waiting.put(message) {
+                    self.localizer.count_overwritten(old.input, 1);
                 }
             }
             if let Some(request) = work.trigger.take() {
-                let newest = waiting.take().map(|(message, _)| message).or(last.take());
+                let newest = waiting.take_newest().or(last.take());
                 let response = self.register_now(newest.as_ref());
                 last = newest;
                 if let Err(error) = request.respond(response) {
                     log::warn!("a trigger request could not be answered: {error}");
                 }
             }
-            if let Some((message, until)) = waiting.take() {
-                match self.ready(&message, until) {
-                    Ok(now) => {
-                        self.localize(&message, now);
-                        last = Some(message);
-                    }
-                    Err(until) => waiting = Some((message, until)),
-                }
-            }
+            until = self.work_on(&mut waiting, &mut last);
             if let Some(why) = self.localizer.lost() {
                 return Err(why.to_owned());
             }
         }
     }
 
-    fn count_overwritten(&mut self, n: u64) {
-        let counters = self.localizer.counters_mut();
-        counters.add(Counter::Received, n);
-        counters.add(Counter::Overwritten, n);
-    }
-
-    /// The time, if the message can be worked on now; else until when to wait.
-    fn ready(&mut self, message: &Message, until: Instant) -> Result<Stamp, Instant> {
+    /// Answers the message whose turn it is; when to look again if nothing comes.
+    fn work_on(&mut self, waiting: &mut Queue<Instant>, last: &mut Option<Message>) -> Option<Instant> {
+        if waiting.is_empty() {
+            return None;
+        }
         let now = self.clock.now();
         if now == Stamp::default() {
-            let mut state = lock(&self.reporter.state);
-            state.status = Status::WaitingInput;
-            "use_sim_time is set and no /clock has arrived".clone_into(&mut state.message);
-            return Err(Instant::now() + CLOCK_POLL);
+            lock(&self.reporter.state).wait("use_sim_time is set and no /clock has arrived");
+            return Some(Instant::now() + CLOCK_POLL);
         }
         // Before looking for transforms: a jump of the clock clears them.
         self.localizer.clock(now);
-        if Instant::now() < until && self.localizer.needs(&message.cdr, now).is_err() {
-            return Err(until);
-        }
-        Ok(now)
+        let localizer = &self.localizer;
+        let ready = |message: &Message| {
+            Instant::now() >= message.until || localizer.needs(message.input, &message.cdr, now).is_ok()
+        };
+        let Some(message) = waiting.take(ready) else { return waiting.until() };
+        self.localize(&message, now);
+        *last = Some(message);
+        // The others have not been looked at.
+        (!waiting.is_empty()).then(Instant::now)
     }
 
     /// Carries out what was asked for, other than messages.
@@ -125,6 +121,12 @@ impl Worker {
             self.take_initial_pose(&pose);
             changed = true;
         }
+        for cdr in work.camera_infos.drain(..) {
+            if let Err(error) = self.localizer.handle_camera_info(&cdr) {
+                self.log.refused(&error.to_string());
+                changed = true;
+            }
+        }
         if changed {
             self.report(None);
         }
@@ -144,7 +146,7 @@ impl Worker {
         let frame = message.header.frame_id.as_str();
         match self.localizer.set_initial_pose(frame, stamp, &sample, self.clock.now()) {
             Ok(()) => self.log.logger.info(&format!("initial pose taken: {:?}", sample.position)),
-            Err(error) => self.log.refused_initial_pose(&error),
+            Err(error) => self.log.refused(&error.to_string()),
         }
     }
 
@@ -166,15 +168,15 @@ impl Worker {
     }
 
     fn localize(&mut self, message: &Message, now: Stamp) {
-        let frame = self.localizer.handle_correspondences(&message.cdr, now);
+        let frame = self.localizer.handle(message.input, &message.cdr, now);
         let publishing = Instant::now();
         let mut sent = self.outputs.send(frame);
         let publish_us = publishing.elapsed().as_secs_f64() * 1e6;
         let total_us = message.arrived.elapsed().as_secs_f64() * 1e6;
         let age_us = self.clock.now().seconds_since(frame.stamp) * 1e6;
-        let numbers = FrameNumbers { publish_us, total_us, age_us, ..numbers(frame) };
+        let numbers = FrameNumbers { publish_us, total_us, age_us, ..FrameNumbers::of(frame) };
         let frame = self.localizer.frame();
-        sent = sent.and(self.outputs.explain(frame, self.localizer.correspondences()));
+        sent = sent.and(self.outputs.explain(frame, self.localizer.inliers()));
         self.log.frame(frame);
         if let Err(error) = sent {
             log::warn!("cannot publish: {error}");
@@ -187,21 +189,20 @@ impl Worker {
         let localizer = &self.localizer;
         let changed = {
             let mut state = lock(&self.reporter.state);
-            let frame = localizer.frame();
-            state.set_backend(localizer);
-            state.status = if self.active { frame.status } else { Status::Inactive };
-            state.message.clone_from(&frame.message);
-            if state.status == Status::WaitingInput {
-                state.message.push_str("no message yet");
+            for (input, channel) in state.channels.iter_mut() {
+                channel.set_backend(localizer.backend(input), localizer.why(input));
+                channel.set_status(if self.active { localizer.status_of(input) } else { Status::Inactive });
+                channel.counters.clone_from(localizer.counters_of(input));
+                channel.rejected_in_a_row = localizer.rejected_in_a_row(input);
             }
-            state.counters.clone_from(localizer.counters());
-            state.rejected_in_a_row = localizer.rejected_in_a_row();
+            if let Some(numbers) = numbers {
+                state.record(localizer.frame(), numbers);
+            }
+            state.deciding = localizer.deciding();
+            state.counters = localizer.counters();
             state.generation = localizer.generation();
             let limit = self.params.tf.hold_sec.max(self.params.input.max_age_sec);
             state.silent_after = Duration::from_secs_f64(limit);
-            if let Some(numbers) = numbers {
-                state.record(numbers, frame.registered);
-            }
             state.has_changed(Instant::now())
         };
         if changed {
@@ -210,45 +211,34 @@ impl Worker {
     }
 }
 
-fn numbers(frame: &Frame) -> FrameNumbers {
-    let mut out = FrameNumbers {
-        correspondences: frame.correspondences,
-        after_filter: frame.after_filter,
-        ..FrameNumbers::default()
-    };
-    if frame.registered {
-        let facts = &frame.facts;
-        out.inliers = facts.inliers;
-        out.spread = facts.spread;
-        out.candidates = facts.candidates.len();
-        out.margin = facts.margin;
-        out.parse_us = facts.parse_us;
-        out.stages = facts.stages;
-    }
-    out
-}
-
-/// Writes the log of the node: a status when it changes, and every ten seconds how often it came
+/// Writes the log of the node: the status of an input when it changes, and every ten seconds how often it came
 /// again. A status that comes and goes is said once a second.
 pub(super) struct Announcer {
     logger: Logger,
+    said: PerInput<Said>,
+    /// The last refusal of something else, and when it was said.
+    refused: Option<(Instant, String)>,
+}
+
+/// What was said of an input.
+#[derive(Default)]
+struct Said {
     status: Option<Status>,
     /// Per status: when it was last said, and how often it has come since.
-    said: [(Option<Instant>, u64); Status::ALL.len()],
-    initial_pose: Option<Instant>,
+    times: [(Option<Instant>, u64); Status::ALL.len()],
 }
 
 impl Announcer {
     /// For the logger of the node.
     pub(super) fn new(logger: Logger) -> Self {
-        let said = [(None, 0); Status::ALL.len()];
-        Self { logger, status: None, said, initial_pose: None }
+        Self { logger, said: PerInput::default(), refused: None }
     }
 
     fn frame(&mut self, frame: &Frame) {
         let status = frame.status;
-        let changed = self.status.replace(status) != Some(status);
-        let Some((said, count)) = self.said.get_mut(status as usize) else { return };
+        let said = self.said.get_mut(frame.input);
+        let changed = said.status.replace(status) != Some(status);
+        let Some((said, count)) = said.times.get_mut(status as usize) else { return };
         *count += 1;
         let is_due = |pause| said.is_none_or(|said| said.elapsed() >= pause);
         if !(changed && is_due(BRIEF)) && (status == Status::Ok || !is_due(REPEAT)) {
@@ -257,17 +247,18 @@ impl Announcer {
         let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
         (*said, *count) = (Some(Instant::now()), 0);
         let colon = if frame.message.is_empty() { "" } else { ": " };
-        let text = format!("{status}{times}{colon}{}", frame.message);
+        let text = format!("{}: {status}{times}{colon}{}", frame.input, frame.message);
         match status {
             Status::Ok | Status::Inactive => self.logger.info(&text),
             _ => self.logger.warn(&text),
         }
     }
 
-    fn refused_initial_pose(&mut self, error: &dyn std::error::Error) {
-        if self.initial_pose.is_none_or(|said| said.elapsed() > BRIEF) {
-            self.initial_pose = Some(Instant::now());
-            self.logger.warn(&error.to_string());
+    fn refused(&mut self, why: &str) {
+        let pause = |said: &str| if said == why { REPEAT } else { BRIEF };
+        if self.refused.as_ref().is_none_or(|(at, said)| at.elapsed() > pause(said)) {
+            self.refused = Some((Instant::now(), why.to_owned()));
+            self.logger.warn(why);
         }
     }
 }

@@ -18,6 +18,8 @@ pub enum FaultKind {
     NoCamera,
     /// Many points of sweeps and correspondences are not a number.
     Nan,
+    /// The robot stands still: nothing tells the direction to an earlier view.
+    Stop,
     /// The robot is carried to another place on its route.
     Kidnap,
     /// Two rooms of the building are the same.
@@ -28,13 +30,14 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::ClockJump,
         Self::NoLidar,
         Self::NoOdometry,
         Self::NoImu,
         Self::NoCamera,
         Self::Nan,
+        Self::Stop,
         Self::Kidnap,
         Self::IdenticalRooms,
         Self::ChangedMap,
@@ -49,6 +52,7 @@ impl FaultKind {
             Self::NoImu => "no-imu",
             Self::NoCamera => "no-camera",
             Self::Nan => "nan",
+            Self::Stop => "stop",
             Self::Kidnap => "kidnap",
             Self::IdenticalRooms => "identical-rooms",
             Self::ChangedMap => "changed-map",
@@ -80,7 +84,7 @@ pub struct Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// No such fault.
-    #[error("no fault '{0}'; known are clock-jump, no-lidar, no-odometry, no-imu, no-camera, nan, kidnap, identical-rooms, changed-map")]
+    #[error("no fault '{0}'; known are clock-jump, no-lidar, no-odometry, no-imu, no-camera, nan, stop, kidnap, identical-rooms, changed-map")]
     Kind(String),
     /// Not a number, or negative.
     #[error("'{0}': a time in seconds, zero or more, is needed")]
@@ -154,6 +158,12 @@ impl Faults {
             .iter()
             .filter(|(k, from, to)| *k == FaultKind::ClockJump && (*from..*to).contains(&seconds));
         jumps.count() as f64 * self.levels.clock_jump
+    }
+
+    /// When the robot stops and drives on, s, and how long it brakes.
+    pub fn stops(&self) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
+        let stops = self.ordered.iter().filter(|(kind, _, _)| *kind == FaultKind::Stop);
+        stops.map(|(_, from, to)| (*from, *to, self.levels.braking))
     }
 
     /// When the robot is carried, s, and how far, as a share of the route.

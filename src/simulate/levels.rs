@@ -73,6 +73,32 @@ pub struct ImuLevels {
     pub accel_bias: f64,
 }
 
+/// A fisheye camera.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FisheyeLevels {
+    /// Width and height, pixels.
+    pub size: [u32; 2],
+    /// Focal lengths, pixels.
+    pub focal: [f64; 2],
+    /// Principal point, pixels.
+    pub center: [f64; 2],
+    /// `equidistant`: k1 k2 k3 k4.
+    pub distortion: [f64; 4],
+    /// Largest angle from the axis that is seen, degrees.
+    pub max_angle_deg: f64,
+}
+
+/// A camera that gives directions.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BearingLevels {
+    /// Largest angle from the axis that is seen, degrees.
+    pub max_angle_deg: f64,
+    /// Standard deviation of a direction, each way, rad.
+    pub noise: f64,
+}
+
 /// The camera and its features.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,6 +123,12 @@ pub struct CameraLevels {
     pub pixel_noise: f64,
     /// Share of right matches.
     pub inlier_rate: f64,
+    /// The fisheye camera in place of the size, the intrinsics and the distortion above.
+    pub fisheye: FisheyeLevels,
+    /// The camera without pixels.
+    pub bearings: BearingLevels,
+    /// From the first row of the image to the last with a rolling shutter, s.
+    pub readout: f64,
     /// Age of the view that 2D-2D matches refer to, s.
     pub reference_age: f64,
     /// From the exposure to the matches, s.
@@ -113,6 +145,8 @@ pub struct FaultLevels {
     pub clock_jump: f64,
     /// Share of rows without numbers in a burst.
     pub nan_share: f64,
+    /// How long the robot brakes before it stands, and starts afterwards, s.
+    pub braking: f64,
     /// How far along the route the robot is put down, as a share of its length.
     pub kidnap: f64,
     /// Share of the movable things that were moved.

@@ -1,11 +1,12 @@
 //! The ROS 2 messages that are written, and their definitions.
 
-use super::camera::{Camera, LandmarkMatch, PixelMatch};
+use super::camera::{Camera, LandmarkMatch, SightMatch};
 use super::motion::{ImuSample, Tick};
 use super::sensors::Return;
 use super::write::{BASE, CAMERA, IMU, LIDAR, ODOM};
 use super::{levels, Frame};
 use crate::geometry::Rigid;
+use crate::geometry::{self, Distortion};
 use crate::messages::Stamp;
 use serde::{Serialize, Serializer};
 
@@ -174,15 +175,19 @@ struct CameraInfo {
 }
 
 /// A sensor_msgs/CameraInfo of a raw image.
-pub(super) fn camera_info(stamp: Stamp, camera: &Camera) -> impl Serialize {
-    let levels = camera.levels();
-    let ([fx, fy], [cx, cy]) = (levels.focal, levels.center);
+pub(super) fn camera_info(stamp: Stamp, lens: &geometry::Camera, distortion: &Distortion) -> impl Serialize {
+    let ([fx, fy], [cx, cy]) = (lens.focal(), lens.center());
+    let [width, height] = lens.size();
     CameraInfo {
         header: Header::new(stamp, CAMERA),
-        height: levels.size[1],
-        width: levels.size[0],
-        distortion_model: "plumb_bob",
-        d: levels.distortion.to_vec(),
+        height,
+        width,
+        distortion_model: match distortion {
+            Distortion::Equidistant(_) => "equidistant",
+            Distortion::RationalPolynomial(_) => "rational_polynomial",
+            Distortion::None | Distortion::PlumbBob(_) => "plumb_bob",
+        },
+        d: distortion.coefficients().to_vec(),
         k: [fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0],
         r: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
         p: [fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0],
@@ -229,14 +234,14 @@ const FLOAT32: u8 = 7;
 
 /// Rows of fixed columns while they are filled.
 struct Rows {
-    columns: &'static [(&'static str, u8)],
+    columns: Vec<(&'static str, u8)>,
     data: Vec<u8>,
     dense: bool,
 }
 
 impl Rows {
-    fn new(columns: &'static [(&'static str, u8)]) -> Self {
-        Self { columns, data: Vec::new(), dense: true }
+    fn new(columns: impl IntoIterator<Item = (&'static str, u8)>) -> Self {
+        Self { columns: columns.into_iter().collect(), data: Vec::new(), dense: true }
     }
 
     fn f32(&mut self, values: impl IntoIterator<Item = f64>) {
@@ -270,7 +275,7 @@ impl Rows {
 
 /// The 3D-3D correspondences of a frame; `lost` says of each row whether its point has no numbers.
 pub(super) fn matches_3d3d(frame: &Frame, mut lost: impl FnMut() -> bool) -> impl Serialize {
-    const COLUMNS: &[(&str, u8)] = &[
+    const COLUMNS: [(&str, u8); 8] = [
         ("x", FLOAT32),
         ("y", FLOAT32),
         ("z", FLOAT32),
@@ -289,24 +294,32 @@ pub(super) fn matches_3d3d(frame: &Frame, mut lost: impl FnMut() -> bool) -> imp
     rows.finish(frame.stamp, LIDAR)
 }
 
-/// Pixels and landmarks.
-pub(super) fn matches_2d3d(stamp: Stamp, matches: &[LandmarkMatch]) -> impl Serialize {
-    const COLUMNS: &[(&str, u8)] =
-        &[("u", FLOAT32), ("v", FLOAT32), ("tx", FLOAT32), ("ty", FLOAT32), ("tz", FLOAT32), ("id", UINT32)];
-    let mut rows = Rows::new(COLUMNS);
+/// What is seen and landmarks.
+pub(super) fn matches_2d3d(stamp: Stamp, matches: &[LandmarkMatch], camera: &Camera) -> impl Serialize {
+    let sight: &[&str] = if camera.intrinsics().is_some() { &["u", "v"] } else { &["x", "y", "z"] };
+    let weight: &[&str] = if camera.has_weights() { &["weight"] } else { &[] };
+    let floats = [sight, &["tx", "ty", "tz"], weight].concat();
+    let columns = floats.into_iter().map(|name| (name, FLOAT32)).chain([("id", UINT32)]);
+    let mut rows = Rows::new(columns);
     for m in matches {
-        rows.f32(m.pixel.into_iter().chain(m.landmark.iter().copied()));
+        rows.f32(m.sight.numbers().chain(m.landmark.iter().copied()));
+        rows.f32(camera.has_weights().then_some(m.weight.into()));
         rows.data.extend_from_slice(&m.id.to_le_bytes());
     }
     rows.finish(stamp, CAMERA)
 }
 
-/// Pixels of two views.
-pub(super) fn matches_2d2d(stamp: Stamp, matches: &[PixelMatch]) -> impl Serialize {
-    const COLUMNS: &[(&str, u8)] = &[("u", FLOAT32), ("v", FLOAT32), ("tu", FLOAT32), ("tv", FLOAT32)];
-    let mut rows = Rows::new(COLUMNS);
+/// What is seen in two views.
+pub(super) fn matches_2d2d(stamp: Stamp, matches: &[SightMatch], camera: &Camera) -> impl Serialize {
+    let sights: &[&str] = match camera.intrinsics() {
+        Some(_) => &["u", "v", "tu", "tv"],
+        None => &["x", "y", "z", "tx", "ty", "tz"],
+    };
+    let weight: &[&str] = if camera.has_weights() { &["weight"] } else { &[] };
+    let mut rows = Rows::new([sights, weight].concat().into_iter().map(|name| (name, FLOAT32)));
     for m in matches {
-        rows.f32(m.pixel.into_iter().chain(m.reference));
+        rows.f32(m.sight.numbers().chain(m.reference.numbers()));
+        rows.f32(camera.has_weights().then_some(m.weight.into()));
     }
     rows.finish(stamp, CAMERA)
 }
@@ -320,7 +333,7 @@ pub(super) fn cloud(
     time: impl Fn(usize) -> f64,
     mut lost: impl FnMut() -> bool,
 ) -> impl Serialize {
-    const COLUMNS: &[(&str, u8)] = &[
+    const COLUMNS: [(&str, u8); 6] = [
         ("x", FLOAT32),
         ("y", FLOAT32),
         ("z", FLOAT32),

@@ -24,9 +24,9 @@ mod warehouse;
 pub mod world;
 pub mod write;
 
-use crate::geometry::{Point, Rigid};
+use crate::geometry::{CameraError, Point, Rigid};
 use crate::messages::Stamp;
-use camera::{Camera, View};
+use camera::{Camera, CameraModel, CameraOptions, Scenery, View};
 use faults::{Fault, FaultKind, Faults};
 use levels::{Levels, LidarLevels};
 use matching::{FeatureMap, Match, Wanted};
@@ -76,10 +76,13 @@ pub struct Options {
     pub inlier_rate: f64,
     /// People who walk about.
     pub people: usize,
-    /// Give right matches somewhat more weight than wrong ones; otherwise all weigh 1.
+    /// Give right matches somewhat more weight than wrong ones; otherwise all weigh 1, and those of the camera
+    /// have none.
     pub weights: bool,
     /// The sensor.
     pub lidar: LidarLevels,
+    /// How the camera works, if it is recorded.
+    pub camera: CameraOptions,
     /// What is recorded.
     pub topics: Topics,
     /// What goes wrong.
@@ -103,6 +106,7 @@ impl Default for Options {
             people: 8,
             weights: false,
             lidar: levels.lidars["vlp16"],
+            camera: CameraOptions::default(),
             topics: Topics::default(),
             faults: Vec::new(),
             start: Stamp::new(1_700_000_000, 0),
@@ -130,6 +134,12 @@ pub enum SimulateError {
     /// The fault is one of buildings.
     #[error("identical-rooms: only a building has rooms")]
     NoRooms,
+    /// What has no image has no rows.
+    #[error("a rolling shutter needs rows: bearings have none")]
+    NoRows,
+    /// The levels make no camera.
+    #[error("camera: {0}")]
+    Camera(#[from] CameraError),
 }
 
 /// One sweep and its correspondences.
@@ -193,10 +203,13 @@ impl Simulation {
         let changed = faults
             .has(FaultKind::ChangedMap)
             .then(|| scene.changed(levels.faults.changed_share, levels.faults.changed_by, seed));
-        let camera = options
-            .topics
-            .camera
-            .then(|| Camera::new(&levels.camera, map.distinctive(levels.camera.landmarks, seed)));
+        let camera = match options.topics.camera {
+            true => {
+                let landmarks = map.distinctive(levels.camera.landmarks, seed);
+                Some(Camera::new(levels, &options.camera, options.weights, landmarks)?)
+            }
+            false => None,
+        };
         Ok(Self {
             people: People::new(options.people, &scene.walkways, levels, seed),
             motion: Motion::new(scene.route.clone(), levels.place(options.place).speed, &faults, seed),
@@ -315,16 +328,37 @@ impl Simulation {
         firing as f64 / self.lidar.firings() as f64 / self.options.rate
     }
 
-    /// What the camera reports, if it is recorded; it is triggered by the sweeps.
+    /// Views of the camera per second, Hz.
+    fn camera_rate(&self) -> f64 {
+        self.options.camera.rate.unwrap_or(self.options.rate)
+    }
+
+    /// Number of views of the camera, if it is recorded.
+    pub fn views(&self) -> usize {
+        match self.camera {
+            Some(_) => (self.options.duration * self.camera_rate() + 1e-9).floor() as usize,
+            None => 0,
+        }
+    }
+
+    /// The views between a sweep and the next, and after the last one.
+    fn views_after(&self, index: usize) -> std::ops::Range<usize> {
+        let first = |index: usize| match index < self.frames() {
+            true => (self.seconds(index) * self.camera_rate() - 1e-9).ceil() as usize,
+            false => self.views(),
+        };
+        first(index).min(self.views())..first(index + 1).min(self.views())
+    }
+
+    /// What the camera reports, if it is recorded.
     pub fn view(&self, index: usize) -> Option<View> {
         let camera = self.camera.as_ref()?;
-        let seconds = self.seconds(index);
-        let map_t_base = self.motion.pose(seconds);
-        let before = seconds - camera.levels().reference_age;
-        let earlier = (before >= 0.0).then(|| self.motion.pose(before));
-        let people = self.people_at(seconds, &map_t_base);
-        let mut random = Random::new(self.options.seed, Purpose::Camera, index as u64);
-        Some(camera.view(self.world(), &people, &map_t_base, earlier.as_ref(), &mut random))
+        let seconds = index as f64 / self.camera_rate();
+        let people = self.people_at(seconds, &self.motion.pose(seconds));
+        let scenery = Scenery { world: self.world(), people: &people, motion: &self.motion };
+        let [mut random, mut weighing] = [Purpose::Camera, Purpose::Weights]
+            .map(|purpose| Random::new(self.options.seed, purpose, index as u64));
+        Some(camera.view(&scenery, seconds, &mut random, &mut weighing))
     }
 
     /// The odometry, from the start and without end.
@@ -371,7 +405,14 @@ fn check(options: &Options) -> Result<(), SimulateError> {
     within("IMU rate", levels.imu.rate, 1.0, 2000.0, "1 .. 2000 Hz")?;
     within("odometry rate", levels.odometry_rate, 1.0, 1000.0, "1 .. 1000 Hz")?;
     within("beams", lidar.beams as f64, 1.0, 256.0, "1 .. 256")?;
-    within("azimuth step", lidar.azimuth_deg, 0.01, 10.0, "0.01 .. 10 degrees")
+    within("azimuth step", lidar.azimuth_deg, 0.01, 10.0, "0.01 .. 10 degrees")?;
+    let camera = &options.camera;
+    within("camera rate", camera.rate.unwrap_or(options.rate), 0.1, 100.0, "0.1 .. 100 Hz")?;
+    within("readout", levels.camera.readout, 0.0, 1.0, "0 .. 1 s")?;
+    match camera.rolling_shutter && camera.model == CameraModel::Bearings {
+        true => Err(SimulateError::NoRows),
+        false => Ok(()),
+    }
 }
 
 /// Mapping sweeps made at once, on all cores.

@@ -15,13 +15,29 @@ pub struct Motion {
     speed: f64,
     /// When the robot is carried away, s, and how far along the route, m.
     kidnaps: Vec<(f64, f64)>,
+    /// When it stops and drives on, s, and how long it brakes and starts.
+    stops: Vec<(f64, f64, f64)>,
+}
+
+/// How much later a robot is where it would have been without a stop, s: its speed falls and rises evenly.
+fn delay(seconds: f64, (from, to, braking): (f64, f64, f64)) -> f64 {
+    // A short stop is all braking.
+    let ramp = braking.min(0.5 * (to - from)).max(1e-9);
+    let (t, whole) = ((seconds - from).clamp(0.0, to - from), to - from);
+    let braked = |t: f64| {
+        let t = t.clamp(0.0, ramp);
+        0.5 * t * t / ramp
+    };
+    let stood = (t.min(whole - ramp) - ramp).max(0.0);
+    let start = (t - (whole - ramp)).max(0.0);
+    braked(t) + stood + start - braked(start)
 }
 
 impl Motion {
     pub(super) fn new(route: Route, speed: f64, faults: &Faults, seed: u64) -> Self {
         let start = Random::new(seed, Purpose::Route, 0).between(0.0, route.length());
         let kidnaps = faults.kidnaps().map(|(at, share)| (at, share * route.length())).collect();
-        Self { route, start, speed, kidnaps }
+        Self { route, start, speed, kidnaps, stops: faults.stops().collect() }
     }
 
     /// How far it has been carried so far, m.
@@ -33,6 +49,7 @@ impl Motion {
     /// 8 s.
     fn pose_after(&self, seconds: f64, carried: f64) -> Rigid {
         let rate = std::f64::consts::TAU / 8.0;
+        let seconds = seconds - self.stops.iter().map(|stop| delay(seconds, *stop)).sum::<f64>();
         let driven = self.speed * (seconds + 0.2 / rate * (1.0 - libm::cos(rate * seconds)));
         let along = self.start + driven + carried;
         let [x, y] = self.route.spot(along);

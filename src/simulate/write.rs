@@ -1,5 +1,6 @@
 //! Writes a simulation: an MCAP file of ROS 2 messages, one frame as text, the map as PCD.
 
+use super::camera::Camera;
 use super::faults::FaultKind;
 use super::message::{self, Schema};
 use super::random::{splitmix, Purpose, Random};
@@ -250,7 +251,7 @@ fn mounts(simulation: &Simulation) -> impl Serialize {
     message::transforms(simulation.stamp(0.0), all)
 }
 
-/// Everything that is measured in one sweep, and in the view that it triggers.
+/// Everything that is measured in one sweep, and in the views until the next.
 fn sweep(simulation: &Simulation, index: usize) -> Result<Made, WriteError> {
     let (options, seconds) = (simulation.options(), simulation.seconds(index));
     let levels = &options.levels;
@@ -288,19 +289,45 @@ fn sweep(simulation: &Simulation, index: usize) -> Result<Made, WriteError> {
         }
     }
     put(Channel::Truth, levels.latency, encode(&message::pose(frame.stamp, MAP, &frame.map_t_base))?);
-    let view = if failing(FaultKind::NoCamera) { None } else { simulation.view(index) };
-    if let (Some(view), Some(camera)) = (view, simulation.camera()) {
-        let latency = levels.camera.latency;
-        put(Channel::CameraInfo, 0.0, encode(&message::camera_info(frame.stamp, camera))?);
-        let message = message::matches_2d3d(frame.stamp, &view.landmarks);
-        put(Channel::Matches2d3d, latency, encode(&message)?);
-        if let Some((reference_t_camera, matches)) = &view.reference {
-            put(Channel::Matches2d2d, latency, encode(&message::matches_2d2d(frame.stamp, matches))?);
-            let message = message::pose(frame.stamp, REFERENCE, reference_t_camera);
-            put(Channel::Truth2d2d, latency, encode(&message)?);
+    if let Some(camera) = simulation.camera() {
+        for index in simulation.views_after(index) {
+            view(simulation, camera, index, seconds, &mut made)?;
         }
     }
     Ok(made)
+}
+
+/// A view, and its truth unless a sweep has it already.
+fn view(
+    simulation: &Simulation,
+    camera: &Camera,
+    index: usize,
+    sweep: f64,
+    made: &mut Made,
+) -> Result<(), WriteError> {
+    let latency = simulation.options().levels.camera.latency;
+    let Some(view) = simulation.view(index) else { return Ok(()) };
+    let stamp = simulation.stamp(view.seconds);
+    let mut put = |channel, latency: f64, data| {
+        made.messages.push((channel, simulation.arrival(view.seconds + latency), data));
+    };
+    if stamp != simulation.stamp(sweep) {
+        let message = message::pose(stamp, MAP, &simulation.motion().pose(view.seconds));
+        put(Channel::Truth, latency, encode(&message)?);
+    }
+    if simulation.faults.active(FaultKind::NoCamera, view.seconds) {
+        return Ok(());
+    }
+    if let Some((lens, distortion)) = camera.intrinsics() {
+        put(Channel::CameraInfo, 0.0, encode(&message::camera_info(stamp, lens, distortion))?);
+    }
+    let message = message::matches_2d3d(stamp, &view.landmarks, camera);
+    put(Channel::Matches2d3d, latency, encode(&message)?);
+    if let Some((reference_t_camera, matches)) = &view.reference {
+        put(Channel::Matches2d2d, latency, encode(&message::matches_2d2d(stamp, matches, camera))?);
+        put(Channel::Truth2d2d, latency, encode(&message::pose(stamp, REFERENCE, reference_t_camera))?);
+    }
+    Ok(())
 }
 
 /// Writes the map as a binary PCD file of x, y and z in 32 bits.

@@ -169,7 +169,8 @@ def test_command_line(standins, colcon_install, tmp_path):
     """Exactly as launch_ros makes it."""
     own = write_parameters(tmp_path / "own.yaml", {"frames.map": "earth"})
     arguments = ["namespace:=robot", "presets:=outdoor, jetson", f"params_file:={own}", "map_frame:=m"]
-    (node,) = show(standins(*arguments, "log_level:=warn", options=["--show"]))
+    arguments += ["correspondences_2d3d:=matches", "camera_info:=cam/camera_info", "log_level:=warn"]
+    (node,) = show(standins(*arguments, options=["--show"]))
     prefix = colcon_install / "flashreg"
     config = prefix / "share/flashreg/config"
     ((made, text),) = node["made_files"].items()
@@ -181,6 +182,8 @@ def test_command_line(standins, colcon_install, tmp_path):
         *("--params-file", f"{own}"),
         *("--params-file", made),
         *("-r", "/tf:=tf", "-r", "/tf_static:=tf_static", "-r", "correspondences_3d3d:=correspondences_3d3d"),
+        *("-r", "correspondences_2d3d:=matches", "-r", "correspondences_2d2d:=correspondences_2d2d"),
+        *("-r", "camera_info:=cam/camera_info"),
     ]
     assert yaml.safe_load(text) == {"/robot/flashreg": {"ros__parameters": {"use_sim_time": False, "frames.map": "m"}}}
 

@@ -40,7 +40,8 @@ def test_silence_is_warned_of_once(start_node, peer):
     """With the topic and who publishes there; and again in the next silence."""
     scene = Scene(peer)
     process = start_node(parameters={**FAST, "diagnostics.silence_sec": 0.8}, remaps={"correspondences_3d3d": "/matches"})
-    wait_until(lambda: "no message on /matches for 0.8 s; nobody publishes there" in process.log, 4.0)
+    topics = "/matches, /correspondences_2d3d, /correspondences_2d2d"
+    wait_until(lambda: f"no message on {topics} for 0.8 s; nobody publishes there" in process.log, 4.0)
     time.sleep(1.5)
     assert process.log.count("no message on") == 1
     assert scene.diagnostics.statuses()[-1].level == b"\x03"

@@ -63,7 +63,9 @@ def test_presets_start_and_override(start_node, peer, preset):
     """A later file overrides an earlier one, and the command line both."""
     files = [ROOT / "config/localizer.yaml", ROOT / "config" / preset]
     start_node(params_files=files, arguments=["-p", "tf.hold_sec:=3"])
-    assert peer.get_parameter("registration.tau") == {"indoor.yaml": 0.012, "outdoor.yaml": 0.1}[preset]
+    changed = {"indoor.yaml": ("registration.tau", 0.012), "outdoor.yaml": ("registration.tau", 0.1)}
+    name, value = {**changed, "camera.yaml": ("covariance.min_translation_std", 0.05)}[preset]
+    assert peer.get_parameter(name) == value
     assert peer.get_parameter("tf.hold_sec") == 3.0
     assert peer.get_parameter("registration.pivots") == 1000
 

@@ -29,8 +29,8 @@ def close_to(pose, truth, metres=0.02, degrees=0.5):
 class Diagnostics:
     """What the node says about itself. Counters are told as they have grown since count_from_here()."""
 
-    def __init__(self, peer, node="flashreg"):
-        self._name = f"{node}: localization"
+    def __init__(self, peer, node="flashreg", of="localization"):
+        self._name = f"{node}: {of}"
         self._before = {}
         self.messages = peer.collect(DiagnosticArray, "/diagnostics")
 

@@ -5,14 +5,14 @@ use super::say;
 use anyhow::{bail, ensure, Context};
 use clap::{Args, ValueEnum};
 use flashreg::io::bag::Bag;
-use flashreg::localizer::Localizer;
+use flashreg::localizer::{Input, Localizer};
 use flashreg::params::Params;
 use flashreg::replay::drive::{self, Progress};
 use flashreg::replay::files::{self, Drive};
 use flashreg::replay::gates::{Gates, MinRecall};
-use flashreg::replay::metrics::{self, Align, Evaluation, Limit, Step};
+use flashreg::replay::metrics::{self, Align, Angle, Evaluation, Limit, RelativeOptions, Step, Truths};
 use flashreg::replay::result::ResultFile;
-use flashreg::replay::truth::{Source, Truth};
+use flashreg::replay::truth::{self, Source, Truth};
 use flashreg::replay::{table, FrameRecord, Run};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -35,9 +35,19 @@ pub struct Replay {
     map: Option<PathBuf>,
     #[command(flatten)]
     choice: Choice,
-    /// Topic of the correspondences
-    #[arg(long, value_name = "NAME", default_value = drive::INPUT)]
+    /// Topic of 3D-3D correspondences. Of these three topics those are driven that the bag has; an empty name
+    /// leaves one out
+    #[arg(long, value_name = "NAME", default_value_t = drive::default_topic(Input::Points3d3d))]
     topic: String,
+    /// Topic of 2D-3D correspondences
+    #[arg(long, value_name = "NAME", default_value_t = drive::default_topic(Input::Sights2d3d))]
+    topic_2d3d: String,
+    /// Topic of 2D-2D correspondences
+    #[arg(long, value_name = "NAME", default_value_t = drive::default_topic(Input::Sights2d2d))]
+    topic_2d2d: String,
+    /// Topic of the calibration of cameras
+    #[arg(long, value_name = "NAME", default_value = drive::CAMERA_INFO)]
+    camera_info: String,
     /// Truth, poses of the base in the map: a topic of poses or odometry, `tf:PARENT:CHILD`, a TUM
     /// file, or a KITTI file FILE.kitti
     #[arg(long, value_name = "TOPIC|FILE|tf:PARENT:CHILD")]
@@ -48,6 +58,10 @@ pub struct Replay {
     /// Largest pause between two true poses over which is interpolated, s
     #[arg(long, value_name = "S", default_value_t = metrics::Options::default().max_gap_s)]
     gt_max_gap: f64,
+    /// Truth of 2D-2D correspondences: a topic of poses of the camera in its reference view, at the very stamps of
+    /// the correspondences [default: that of simulated drives, if the bag has it]
+    #[arg(long, value_name = "TOPIC")]
+    gt_relative: Option<String>,
     /// Lay the truth onto the estimate first, for a truth in another frame than the map
     #[arg(long, value_enum, default_value = "none")]
     align: Alignment,
@@ -55,6 +69,10 @@ pub struct Replay {
     /// [default: 5,2 5,0.6 2,0.2 1,0.1]
     #[arg(long, value_name = "DEG,M")]
     recall: Vec<Limit>,
+    /// Limits for which the recall of relative poses is told, in degrees; may be given again
+    /// [default: 10 5 2 1]
+    #[arg(long, value_name = "DEG")]
+    recall_relative: Vec<Angle>,
     /// Step of the relative error: frames, seconds or metres, such as 10, 5s, 20m
     #[arg(long, value_name = "STEP", default_value = "1")]
     rpe: Step,
@@ -89,6 +107,15 @@ pub struct Replay {
     /// Gate: 99th percentile of the time to an answer, ms
     #[arg(long, value_name = "MS")]
     max_p99_ms: Option<f64>,
+    /// Gate: no accepted relative pose turned further from the truth, degrees
+    #[arg(long, value_name = "DEG")]
+    max_relative_re: Option<f64>,
+    /// Gate: the direction of no accepted relative pose further from the truth, degrees
+    #[arg(long, value_name = "DEG")]
+    max_direction: Option<f64>,
+    /// Gate: recall of relative poses, 0 .. 1, at the first limit or at DEG
+    #[arg(long, value_name = "SHARE[@DEG]")]
+    min_relative_recall: Option<MinRecall<Angle>>,
     /// Print one JSON object, that of result.json
     #[arg(long)]
     json: bool,
@@ -128,16 +155,30 @@ impl Replay {
         let baseline = self.baseline.as_deref().map(ResultFile::read).transpose()?;
         let bag = Bag::open(&self.bag).context("cannot read the bag")?;
         let truth = self.truth(&bag, &params)?;
+        let relative_topic = truth::relative_topic(&bag, self.gt_relative.as_deref());
+        let relative = match &relative_topic {
+            Some(topic) => Some(Truth::read_relative(topic, &bag, &params).context("no relative truth")?),
+            None => None,
+        };
         let (mut run, frames) = self.drive(&bag, &params)?;
         run.truth = self.gt.as_ref().map(ToString::to_string);
-        run.notes.extend(truth.iter().flat_map(|truth| truth.notes.iter().cloned()));
+        run.truth_relative = relative_topic;
+        let both = truth.iter().chain(&relative);
+        run.notes.extend(both.flat_map(|truth| truth.notes.iter().cloned()));
         let options = self.options();
-        let evaluation = Evaluation::new(&frames, truth.as_ref().map(|truth| &truth.trajectory), &options);
+        let truths = Truths {
+            absolute: truth.as_ref().map(|truth| &truth.trajectory),
+            relative: relative.as_ref().map(|truth| &truth.trajectory),
+        };
+        let evaluation = Evaluation::new(&frames, truths, &options);
         let gates = Gates {
             max_te_m: self.max_te,
             max_re_deg: self.max_re,
             min_recall: self.min_recall,
             max_p99_ms: self.max_p99_ms,
+            max_relative_re_deg: self.max_relative_re,
+            max_direction_deg: self.max_direction,
+            min_relative_recall: self.min_relative_recall,
         };
         let baseline = baseline.as_ref();
         let drive = Drive { run, frames: &frames, evaluation: &evaluation, options, gates, baseline };
@@ -168,6 +209,8 @@ impl Replay {
             ("--max-te", self.max_te),
             ("--max-re", self.max_re),
             ("--max-p99-ms", self.max_p99_ms),
+            ("--max-relative-re", self.max_relative_re),
+            ("--max-direction", self.max_direction),
         ] {
             let fits = value.is_none_or(|value| value.is_finite() && value >= 0.0);
             ensure!(fits, "{name} {}: a number that is not negative is needed", value.unwrap_or_default());
@@ -185,6 +228,9 @@ impl Replay {
     fn drive(&self, bag: &Bag, params: &Params) -> anyhow::Result<(Run, Vec<FrameRecord>)> {
         let options = drive::Options {
             topic: self.topic.clone(),
+            topic_2d3d: self.topic_2d3d.clone(),
+            topic_2d2d: self.topic_2d2d.clone(),
+            camera_info: self.camera_info.clone(),
             realtime: self.realtime,
             start: self.start,
             duration: self.duration,
@@ -228,6 +274,10 @@ impl Replay {
                 Alignment::Se3 => Align::Se3,
             },
             rpe: self.rpe,
+            relative: match self.recall_relative.is_empty() {
+                true => default.relative,
+                false => RelativeOptions { recall: self.recall_relative.clone(), ..default.relative },
+            },
         }
     }
 }

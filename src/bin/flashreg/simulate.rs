@@ -3,6 +3,7 @@
 use super::say;
 use anyhow::{bail, Context};
 use clap::{Args, ValueEnum};
+use flashreg::simulate::camera::{CameraModel, CameraOptions};
 use flashreg::simulate::faults::Fault;
 use flashreg::simulate::levels::Levels;
 use flashreg::simulate::scene::Place;
@@ -32,6 +33,27 @@ impl From<Scene> for Place {
             Scene::Warehouse => Self::Warehouse,
             Scene::Outdoor => Self::Outdoor,
             Scene::Tunnel => Self::Tunnel,
+        }
+    }
+}
+
+/// [`CameraModel`] by the words of the command line.
+#[derive(Clone, Copy, ValueEnum)]
+enum Model {
+    /// Pixels, with a distortion of plumb_bob
+    Pinhole,
+    /// Pixels of a lens of 195 degrees, with a distortion of equidistant
+    Fisheye,
+    /// Directions up to 110 degrees from the axis, without /camera_info
+    Bearings,
+}
+
+impl From<Model> for CameraModel {
+    fn from(model: Model) -> Self {
+        match model {
+            Model::Pinhole => Self::Pinhole,
+            Model::Fisheye => Self::Fisheye,
+            Model::Bearings => Self::Bearings,
         }
     }
 }
@@ -72,7 +94,7 @@ pub struct Simulate {
     /// People who walk about
     #[arg(long, default_value_t = Options::default().people)]
     people: usize,
-    /// Give right matches somewhat more weight than wrong ones (otherwise all weigh 1)
+    /// Give right matches, of LiDAR and camera, somewhat more weight than wrong ones (otherwise all weigh 1)
     #[arg(long)]
     weights: bool,
     /// LiDAR, by its name in the levels: vlp16 (16 beams), xt32 (32) or os1-64 (64)
@@ -93,8 +115,17 @@ pub struct Simulate {
     /// Record /camera_info, /correspondences_2d3d and /correspondences_2d2d with /ground_truth_2d2d
     #[arg(long)]
     camera: bool,
+    /// What the camera gives
+    #[arg(long, value_enum, default_value_t = Model::Pinhole, requires = "camera")]
+    camera_model: Model,
+    /// Read the rows of the image one after another, while the robot moves; the stamp is that of the first
+    #[arg(long, requires = "camera")]
+    rolling_shutter: bool,
+    /// Views of the camera per second, Hz; unless given it is triggered by the sweeps
+    #[arg(long, value_name = "HZ", requires = "camera")]
+    camera_rate: Option<f64>,
     /// Let something go wrong, T seconds after the start (half way unless given): clock-jump, no-lidar,
-    /// no-odometry, no-imu, no-camera, nan, kidnap, and for the whole drive identical-rooms and
+    /// no-odometry, no-imu, no-camera, nan, stop, kidnap, and for the whole drive identical-rooms and
     /// changed-map; any number of times
     #[arg(long, value_name = "KIND[@T[,DURATION]]")]
     fault: Vec<Fault>,
@@ -122,6 +153,11 @@ impl Simulate {
             people: self.people,
             weights: self.weights,
             lidar: levels.lidar(&self.lidar)?,
+            camera: CameraOptions {
+                model: self.camera_model.into(),
+                rolling_shutter: self.rolling_shutter,
+                rate: self.camera_rate,
+            },
             topics: Topics {
                 correspondences: !self.no_correspondences,
                 clouds: self.lidar_clouds,

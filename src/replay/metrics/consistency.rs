@@ -40,9 +40,8 @@ pub struct Consistency {
 pub type Coverage = [f64; 3];
 
 impl Consistency {
-    pub(super) fn new(pairs: &[Pair]) -> Option<Self> {
-        let distances: Vec<[f64; 3]> =
-            pairs.iter().filter_map(|p| distances(&p.estimate, &p.truth)).collect();
+    pub(super) fn new<'a>(pairs: impl Iterator<Item = &'a Pair<'a>>) -> Option<Self> {
+        let distances: Vec<[f64; 3]> = pairs.filter_map(|p| distances(&p.estimate, &p.truth)).collect();
         let nees = super::Statistics::of(distances.iter().map(|d| d[2]))?;
         let n = distances.len() as f64;
         let coverage = |group: usize, radii: [f64; 3]| {

@@ -1,14 +1,14 @@
 //! Times of the stages.
 
 use crate::latency::Percentiles;
-use crate::registration::StageTimes;
+use crate::localizer::Stages;
 use crate::replay::FrameRecord;
 use serde::{Deserialize, Serialize};
 
 /// How long a stage took, milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageLatency {
-    /// `parse`, a stage of the registration, or `total`: from the message to the answer.
+    /// `parse`, a stage of the registration or of the estimation, or `total`: from the message to the answer.
     pub stage: String,
     /// Frames that came to this stage.
     pub frames: usize,
@@ -20,13 +20,12 @@ pub struct StageLatency {
 /// Name of the time from the message to the answer.
 pub const TOTAL: &str = "total";
 
-/// All stages in the order in which a frame passes them, then the whole.
-pub(super) fn stages(frames: &[FrameRecord]) -> Vec<StageLatency> {
-    let registered = || frames.iter().filter(|frame| frame.stages.total() > 0.0);
+/// All stages that the frames can have, in the order in which they are passed, then the whole.
+pub(super) fn stages(frames: &[&FrameRecord]) -> Vec<StageLatency> {
     let mut all = vec![stage("parse", frames.iter().map(|frame| frame.parse_us))];
-    for (i, name) in StageTimes::NAMES.iter().enumerate() {
-        let times = registered().filter_map(|frame| frame.stages.values().get(i).copied());
-        all.push(stage(name, times));
+    for name in Stages::NAMES.iter().filter(|name| frames.iter().any(|f| f.stages.get(name).is_some())) {
+        let came_so_far = frames.iter().filter(|frame| frame.stages.total() > 0.0);
+        all.push(stage(name, came_so_far.filter_map(|frame| frame.stages.get(name))));
     }
     all.push(stage(TOTAL, frames.iter().map(|frame| frame.total_us)));
     all

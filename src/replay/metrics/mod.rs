@@ -2,12 +2,17 @@
 
 mod consistency;
 mod errors;
+mod inputs;
 mod latency;
+mod relative;
 mod trajectory;
 
 pub use consistency::{Consistency, Coverage, EXPECTED};
 pub use errors::{FirstFix, Limit, PoseError, Recall, Wrong};
+pub use inputs::InputSummary;
 pub use latency::StageLatency;
+pub use relative::{Angle, AngleRecall, AngleWrong, RelativeOptions, RelativePoseError, RelativeSummary};
+pub use relative::{RelativeTruth, Still};
 pub use trajectory::{AbsoluteError, RelativeError, Statistics, Step};
 
 use super::FrameRecord;
@@ -31,6 +36,9 @@ pub struct Options {
     pub align: Align,
     /// From which pose to which the relative error is measured.
     pub rpe: Step,
+    /// Of poses relative to another view of the camera.
+    #[serde(default)]
+    pub relative: RelativeOptions,
 }
 
 impl Default for Options {
@@ -42,6 +50,7 @@ impl Default for Options {
             max_gap_s: 0.5,
             align: Align::None,
             rpe: Step::Frames(1),
+            relative: RelativeOptions::default(),
         }
     }
 }
@@ -56,14 +65,23 @@ pub enum Align {
     Se3,
 }
 
+/// What is known to be true.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Truths<'a> {
+    /// Poses of the base in the map.
+    pub absolute: Option<&'a Trajectory>,
+    /// Poses of the camera in its reference view, at the very stamps of the messages.
+    pub relative: Option<&'a Trajectory>,
+}
+
 /// All that can be said of a drive in some numbers: what `result.json` holds of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Messages that were answered.
+    /// Messages that were answered, of all inputs.
     pub frames: usize,
-    /// Of these, with a pose that was accepted.
+    /// Of these, with a pose that was accepted, in the map or relative.
     pub accepted: usize,
-    /// Of these, with a truth at their stamp.
+    /// Messages that ask for a pose in the map and have a truth at their stamp.
     pub with_truth: usize,
     /// Seconds from the first message to the last.
     pub duration_s: f64,
@@ -81,8 +99,14 @@ pub struct Summary {
     pub rpe: Option<RelativeError>,
     /// Whether the covariances say how large the errors are.
     pub consistency: Option<Consistency>,
-    /// Time of each stage: `parse`, those of the registration, `total`.
+    /// Time of each stage: `parse`, those of the registration and of the estimation, `total`.
     pub latency: Vec<StageLatency>,
+    /// The same of each input that was driven.
+    #[serde(default)]
+    pub inputs: Vec<InputSummary>,
+    /// Of poses relative to another view of the camera. None: no message asked for one.
+    #[serde(default)]
+    pub relative: Option<RelativeSummary>,
 }
 
 impl Summary {
@@ -115,39 +139,44 @@ pub struct FrameTruth {
     pub truth: Option<Rigid>,
     /// How far the accepted pose is from that.
     pub error: Option<PoseError>,
+    /// The same of a relative pose.
+    pub relative: Option<RelativeTruth>,
 }
 
 impl Evaluation {
     /// Measures the answers to all messages of a drive, in the order of their arrival.
-    pub fn new(frames: &[FrameRecord], truth: Option<&Trajectory>, options: &Options) -> Self {
-        let mut truths: Vec<Option<Rigid>> = frames
-            .iter()
-            .map(|frame| truth.and_then(|truth| truth.at(frame.stamp, options.max_gap_s).ok()))
-            .collect();
+    pub fn new(frames: &[FrameRecord], truths: Truths, options: &Options) -> Self {
+        let in_map = |frame: &FrameRecord| {
+            let truth = truths.absolute.filter(|_| frame.input.is_absolute())?;
+            truth.at(frame.stamp, options.max_gap_s).ok()
+        };
+        let mut poses: Vec<Option<Rigid>> = frames.iter().map(in_map).collect();
         let map_t_truth = match options.align {
             Align::None => None,
-            Align::Se3 => trajectory::alignment(&pairs(frames, &truths)),
+            Align::Se3 => trajectory::alignment(&pairs(frames, &poses)),
         };
         if let Some(map_t_truth) = map_t_truth {
-            truths.iter_mut().flatten().for_each(|truth| *truth = map_t_truth * *truth);
+            poses.iter_mut().flatten().for_each(|truth| *truth = map_t_truth * *truth);
         }
-        let pairs = pairs(frames, &truths);
+        let pairs = pairs(frames, &poses);
         let beside = |(frame, truth): (&FrameRecord, Option<Rigid>)| FrameTruth {
             truth,
             error: frame.estimate.zip(truth).map(|(estimate, truth)| PoseError::new(&estimate, &truth)),
+            relative: RelativeTruth::new(frame, &truths, &options.relative),
         };
-        let beside: Vec<_> = frames.iter().zip(truths).map(beside).collect();
+        let beside: Vec<_> = frames.iter().zip(poses).map(beside).collect();
         let errors: Vec<PoseError> = beside.iter().filter_map(|frame| frame.error).collect();
         let with_truth = beside.iter().filter(|frame| frame.truth.is_some()).count();
+        let all: Vec<&FrameRecord> = frames.iter().collect();
         let summary = Summary {
             frames: frames.len(),
-            accepted: frames.iter().filter(|frame| frame.estimate.is_some()).count(),
+            accepted: frames.iter().filter(|frame| frame.is_accepted()).count(),
             with_truth,
             duration_s: match frames {
                 [first, .., last] => last.arrived.seconds_since(first.arrived),
                 _ => 0.0,
             },
-            statuses: statuses(frames),
+            statuses: statuses(&all),
             recall: options
                 .recall
                 .iter()
@@ -157,8 +186,10 @@ impl Evaluation {
             first_fix: FirstFix::new(frames, &beside, options.wrong),
             ate: AbsoluteError::new(&errors),
             rpe: RelativeError::new(&pairs, options.rpe),
-            consistency: Consistency::new(&pairs),
-            latency: latency::stages(frames),
+            consistency: Consistency::new(pairs.iter()),
+            latency: latency::stages(&all),
+            inputs: InputSummary::all(frames, &beside, &pairs, options),
+            relative: RelativeSummary::new(frames, &beside, &options.relative),
         };
         Self { summary, frames: beside, map_t_truth }
     }
@@ -167,6 +198,11 @@ impl Evaluation {
     pub fn recall(&self, limit: Limit) -> Option<Recall> {
         let errors: Vec<_> = self.errors().collect();
         Recall::new(&errors, self.summary.with_truth, limit)
+    }
+
+    /// The recall of relative poses at any limit. None: no such message has a truth.
+    pub fn relative_recall(&self, limit: Angle) -> Option<AngleRecall> {
+        AngleRecall::new(self.frames.iter().filter_map(|frame| frame.relative), limit)
     }
 
     /// The errors of the accepted poses that have a truth.
@@ -189,7 +225,7 @@ fn pairs<'a>(frames: &'a [FrameRecord], truths: &[Option<Rigid>]) -> Vec<Pair<'a
     frames.iter().zip(truths).filter_map(pair).collect()
 }
 
-fn statuses(frames: &[FrameRecord]) -> BTreeMap<String, u64> {
+fn statuses(frames: &[&FrameRecord]) -> BTreeMap<String, u64> {
     let mut counts: BTreeMap<_, _> = Status::ALL.iter().map(|status| (status.name().to_owned(), 0)).collect();
     for frame in frames {
         *counts.entry(frame.status.name().to_owned()).or_default() += 1;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::localizer::{Input, Stages};
 use crate::messages::Stamp;
 use crate::registration::StageTimes;
 use crate::replay::Estimate;
@@ -21,16 +22,18 @@ fn frame(index: usize, map_t_base: Option<Rigid>) -> FrameRecord {
     let estimate =
         map_t_base.map(|map_t_base| Estimate { map_t_base, covariance: Matrix6::from_diagonal(&variances) });
     FrameRecord {
+        input: Input::Points3d3d,
         stamp: stamp(10.0 + 0.1 * index as f64),
         arrived: stamp(10.05 + 0.1 * index as f64),
         status: if estimate.is_some() { Status::Ok } else { Status::LowInliers },
         estimate,
+        relative: None,
         correspondences: 100,
         inliers: 50,
         log10_false_alarms: -20.0,
         margin: 0.5,
         parse_us: 100.0,
-        stages: StageTimes { fog: 1000.0 * index as f64, ..StageTimes::default() },
+        stages: Stages::Registration(StageTimes { fog: 1000.0 * index as f64, ..StageTimes::default() }),
         total_us: 1000.0 * (index + 1) as f64,
     }
 }
@@ -41,6 +44,10 @@ fn truth() -> Trajectory {
         (0..200).map(|i| (stamp(0.1 * f64::from(i)), pose(0.1 * f64::from(i), 0.0, 0.0))).collect(),
     )
     .expect("a trajectory")
+}
+
+fn in_map(truth: &Trajectory) -> Truths<'_> {
+    Truths { absolute: Some(truth), relative: None }
 }
 
 /// Five frames: right, none, 0.3 m off, 10 degrees off, right.
@@ -60,7 +67,7 @@ fn near(a: f64, b: f64) -> bool {
 
 #[test]
 fn recall_counts_frames_without_a_pose_as_missed() {
-    let evaluation = Evaluation::new(&drive(), Some(&truth()), &Options::default());
+    let evaluation = Evaluation::new(&drive(), in_map(&truth()), &Options::default());
     let summary = &evaluation.summary;
     assert_eq!((summary.frames, summary.accepted, summary.with_truth), (5, 4, 5));
     let right: Vec<_> = summary.recall.iter().map(|recall| recall.right).collect();
@@ -77,7 +84,7 @@ fn recall_counts_frames_without_a_pose_as_missed() {
 
 #[test]
 fn absolute_errors_are_those_by_hand() {
-    let summary = Evaluation::new(&drive(), Some(&truth()), &Options::default()).summary;
+    let summary = Evaluation::new(&drive(), in_map(&truth()), &Options::default()).summary;
     let ate = summary.ate.expect("poses");
     assert_eq!(ate.pairs, 4);
     // 0, 0.3, 0, 0 m; 0, 0, 10, 1 degrees
@@ -90,7 +97,8 @@ fn absolute_errors_are_those_by_hand() {
 #[test]
 fn relative_errors_are_those_by_hand() {
     let options = |rpe| Options { rpe, ..Options::default() };
-    let rpe = |step| Evaluation::new(&drive(), Some(&truth()), &options(step)).summary.rpe.expect("motions");
+    let rpe =
+        |step| Evaluation::new(&drive(), in_map(&truth()), &options(step)).summary.rpe.expect("motions");
     let frames = rpe(Step::Frames(1));
     // Motions between the four poses: (0.2, 0.3), (0.1, -0.3) turned by 10, and from there turned by
     // -11 seen from a pose that is turned by 10: true ones 0.2, 0.1, 0.1 along x.
@@ -145,7 +153,7 @@ fn right_covariances_are_found_consistent_and_small_ones_not() {
         })
         .collect();
     let consistency = |frames: &[FrameRecord]| {
-        Evaluation::new(frames, Some(&truth), &Options::default()).summary.consistency.expect("poses")
+        Evaluation::new(frames, in_map(&truth), &Options::default()).summary.consistency.expect("poses")
     };
     let c = consistency(&frames);
     let [low, high] = c.nees_expected;
@@ -183,7 +191,7 @@ fn an_alignment_takes_out_another_frame_and_nothing_else() {
     let moved = (0..200).map(|i| (stamp(0.1 * f64::from(i)), other_t_map * curve(0.1 * f64::from(i))));
     let truth = Trajectory::new(moved.collect()).expect("a trajectory");
     let frames: Vec<_> = (0..50).map(|i| frame(i, Some(curve(10.0 + 0.1 * i as f64)))).collect();
-    let ate = |align| Evaluation::new(&frames, Some(&truth), &Options { align, ..Options::default() });
+    let ate = |align| Evaluation::new(&frames, in_map(&truth), &Options { align, ..Options::default() });
     assert!(ate(Align::None).summary.ate.expect("poses").translation_m.rmse > 100.0);
     let aligned = ate(Align::Se3);
     let errors = aligned.summary.ate.expect("poses");
@@ -196,14 +204,14 @@ fn an_alignment_takes_out_another_frame_and_nothing_else() {
 fn the_first_fix_is_the_first_pose_and_the_first_right_one() {
     let frames =
         [frame(0, None), frame(1, Some(pose(500.0, 0.0, 0.0))), frame(2, None), drive()[3], drive()[4]];
-    let summary = Evaluation::new(&frames, Some(&truth()), &Options::default()).summary;
+    let summary = Evaluation::new(&frames, in_map(&truth()), &Options::default()).summary;
     assert!(near(summary.first_fix.accepted_s.expect("a pose"), 0.1));
     assert!(near(summary.first_fix.right_s.expect("a right pose"), 0.4));
 }
 
 #[test]
 fn latency_is_that_of_the_frames_that_came_so_far() {
-    let summary = Evaluation::new(&drive(), None, &Options::default()).summary;
+    let summary = Evaluation::new(&drive(), Truths::default(), &Options::default()).summary;
     let stage =
         |name: &str| summary.latency.iter().find(|stage| stage.stage == name).expect("a stage").clone();
     assert_eq!((stage("parse").frames, stage("parse").ms.p99), (5, 0.1));
@@ -216,11 +224,12 @@ fn latency_is_that_of_the_frames_that_came_so_far() {
 
 #[test]
 fn without_truth_or_frames_nothing_is_said() {
-    let summary = Evaluation::new(&drive(), None, &Options::default()).summary;
+    let summary = Evaluation::new(&drive(), Truths::default(), &Options::default()).summary;
     assert_eq!((summary.with_truth, summary.recall.len()), (0, 0));
     assert!(summary.ate.is_none() && summary.rpe.is_none() && summary.wrong.is_none());
     assert!(summary.consistency.is_none() && summary.first_fix.right_s.is_none());
-    let nothing = Evaluation::new(&[], Some(&truth()), &Options { align: Align::Se3, ..Options::default() });
+    let nothing =
+        Evaluation::new(&[], in_map(&truth()), &Options { align: Align::Se3, ..Options::default() });
     assert_eq!((nothing.summary.frames, nothing.map_t_truth), (0, None));
     assert_eq!(nothing.summary.total_ms(), Some(Percentiles::default()));
 }
@@ -236,4 +245,60 @@ fn options_are_read_as_they_are_written() {
     for text in ["0", "-1m", "1.5", "infs", "km"] {
         assert!(text.parse::<Step>().is_err(), "{text}");
     }
+}
+
+#[test]
+fn relative_poses_are_measured_by_their_angles_and_a_standing_camera_by_neither_right_nor_wrong() {
+    let turned = |degrees: f64| UnitQuaternion::from_scaled_axis(Vector3::y() * degrees * DEGREE);
+    // Half a metre along z; the third and the fourth time the camera has not moved.
+    let truth_at = |i: u32| {
+        let moved = if i == 2 || i == 3 { 0.0 } else { 0.5 };
+        (frame(i as usize, None).stamp, Rigid::from_parts(Translation3::new(0.0, 0.0, moved), turned(3.0)))
+    };
+    let truth = Trajectory::new((0..6).map(truth_at).collect()).expect("a trajectory");
+    let answer = |index: usize, status: Status, relative: Option<(f64, f64)>| FrameRecord {
+        input: Input::Sights2d2d,
+        status,
+        relative: relative.map(|(turn, direction)| {
+            let (sin, cos) = (direction * DEGREE).sin_cos();
+            Rigid::from_parts(Translation3::new(sin, 0.0, cos), turned(3.0 + turn))
+        }),
+        ..frame(index, None)
+    };
+    let ok = Status::Ok;
+    let frames = [
+        answer(0, ok, Some((0.5, 3.0))),
+        // Backwards.
+        answer(1, ok, Some((0.0, 180.0))),
+        answer(2, Status::Degenerate, None),
+        answer(3, ok, Some((1.5, 90.0))),
+        answer(4, Status::LowInliers, None),
+        answer(5, ok, Some((-4.0, 0.0))),
+        // No truth.
+        answer(9, ok, Some((-4.0, 0.0))),
+        // Of another input.
+        frame(0, Some(pose(10.0, 0.0, 0.0))),
+    ];
+    let absolute = self::truth();
+    let truths = Truths { absolute: Some(&absolute), relative: Some(&truth) };
+    let evaluation = Evaluation::new(&frames, truths, &Options::default());
+    let summary = &evaluation.summary;
+    assert_eq!((summary.frames, summary.accepted, summary.with_truth), (8, 6, 1));
+    let relative = summary.relative.as_ref().expect("relative poses");
+    assert_eq!((relative.frames, relative.accepted, relative.with_truth), (7, 5, 4));
+    assert_eq!(relative.still, Still { frames: 2, degenerate: 1, accepted: 1 });
+    let (turns, directions) = (relative.rotation_deg.expect("some"), relative.direction_deg.expect("some"));
+    assert!(near(turns.max, 4.0) && near(turns.p50, 0.5), "{turns:?}");
+    assert!(near(directions.max, 180.0) && near(directions.p50, 3.0), "{directions:?}");
+    // Within 10, 5, 2, 1 degrees, of four that have a truth and moved.
+    let right: Vec<_> = relative.recall.iter().map(|recall| recall.right).collect();
+    assert_eq!((right, relative.recall[0].share), (vec![2, 2, 0, 0], 0.5));
+    assert_eq!(evaluation.relative_recall(Angle { deg: 3.5 }).expect("a truth").right, 1);
+    // The direction of a camera that stood is not wrong: the one that points backwards is.
+    let wrong = relative.wrong.expect("a truth");
+    assert_eq!((wrong.accepted, wrong.share), (1, 0.25));
+    assert_eq!(summary.inputs.len(), 2);
+    assert_eq!((summary.inputs[1].frames, summary.inputs[1].ate), (7, None));
+    let nothing = Evaluation::new(&frames[7..], Truths::default(), &Options::default());
+    assert_eq!(nothing.summary.relative, None);
 }

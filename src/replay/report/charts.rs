@@ -5,7 +5,8 @@ use crate::figure::{dots, label, label_at, linear_ticks, log_ticks, text_width, 
 use crate::figure::{Area, Drawn, Figure, BLUE, FADED, GREEN, GRID, INK, ORANGE, RED, SCALE};
 use crate::geometry::Rigid;
 use crate::latency::Percentiles;
-use crate::replay::metrics::{Evaluation, FrameTruth, Limit, Summary};
+use crate::localizer::Input;
+use crate::replay::metrics::{Angle, Evaluation, FrameTruth, Limit, Summary};
 use crate::replay::FrameRecord;
 use crate::status::Status;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
@@ -116,10 +117,14 @@ fn times(frames: &[FrameRecord]) -> Vec<f64> {
     frames.iter().map(|frame| frame.arrived.seconds_since(first)).collect()
 }
 
-/// The usual time from one frame to the next.
-fn interval(times: &[f64]) -> f64 {
-    let mut steps: Vec<f64> = times.iter().zip(times.iter().skip(1)).map(|(a, b)| b - a).collect();
-    Percentiles::of(&mut steps).p50
+/// The usual time from one frame to the next of the same input; of several inputs, the longest.
+fn interval(frames: &[FrameRecord]) -> f64 {
+    let of = |input: Input| {
+        let own = || frames.iter().filter(|frame| frame.input == input).map(|frame| frame.arrived);
+        let mut steps: Vec<f64> = own().zip(own().skip(1)).map(|(a, b)| b.seconds_since(a)).collect();
+        Percentiles::of(&mut steps).p50
+    };
+    Input::ALL.into_iter().map(of).fold(0.0, f64::max)
 }
 
 fn time_scale<DB: DrawingBackend>(area: &Area<DB>, end: f64) -> Scale<'static> {
@@ -141,7 +146,7 @@ pub struct Plan {
 impl Plan {
     pub fn new(frames: &[FrameRecord], evaluation: &Evaluation, wrong: Limit) -> Self {
         let times = times(frames);
-        let gap = GAP * interval(&times);
+        let gap = GAP * interval(frames);
         let place = |pose: &Rigid| (pose.translation.x, pose.translation.y);
         let is_wrong = |beside: &FrameTruth| beside.error.is_some_and(|error| !error.is_within(wrong));
         let lines = |points: Vec<(f64, (f64, f64))>| -> Vec<Line> {
@@ -251,7 +256,7 @@ impl Figure for Plan {
     }
 }
 
-/// Translation and rotation errors over time.
+/// Errors over time.
 pub struct Errors {
     end: f64,
     panels: [Panel; 2],
@@ -268,34 +273,48 @@ struct Panel {
 const LEAST_ERROR: f64 = 1e-5;
 
 impl Errors {
-    /// None: no pose has a truth.
-    pub fn new(frames: &[FrameRecord], evaluation: &Evaluation, wrong: Limit) -> Option<Self> {
+    /// Of poses in the map, which two inputs may tell in turn. None: no pose has a truth.
+    pub fn of_poses(frames: &[FrameRecord], evaluation: &Evaluation, wrong: Limit) -> Option<Self> {
+        let panels =
+            [("translation error, m", "m", wrong.te_m), ("rotation error, deg", "deg", wrong.re_deg)];
+        let errors = |beside: &FrameTruth| beside.error.map(|e| [Some(e.te_m), Some(e.re_deg)]);
+        Self::new(frames, evaluation, panels, errors)
+    }
+
+    /// Of relative poses. None: none has a truth.
+    pub fn of_relative(frames: &[FrameRecord], evaluation: &Evaluation, wrong: Angle) -> Option<Self> {
+        let panels = [
+            ("error of the direction of a relative pose, deg", "deg", wrong.deg),
+            ("error of its rotation, deg", "deg", wrong.deg),
+        ];
+        let errors = |beside: &FrameTruth| beside.relative?.error.map(|e| [e.direction_deg, Some(e.re_deg)]);
+        Self::new(frames, evaluation, panels, errors)
+    }
+
+    fn new(
+        frames: &[FrameRecord],
+        evaluation: &Evaluation,
+        panels: [(&'static str, &'static str, f64); 2],
+        errors: impl Fn(&FrameTruth) -> Option<[Option<f64>; 2]>,
+    ) -> Option<Self> {
+        evaluation.frames.iter().find_map(&errors)?;
         let times = times(frames);
-        let gap = GAP * interval(&times);
-        let lines = |pick: fn(&crate::replay::metrics::PoseError) -> f64| {
-            let errors = times.iter().zip(&evaluation.frames);
-            let errors =
-                errors.filter_map(|(time, beside)| Some((*time, pick(&beside.error?).max(LEAST_ERROR))));
-            cut(errors, gap)
+        let of_own = times.iter().zip(frames).zip(&evaluation.frames);
+        let own: Vec<(f64, [Option<f64>; 2])> =
+            of_own.filter_map(|((time, _), beside)| Some((*time, errors(beside)?))).collect();
+        let gap = GAP * interval(frames);
+        let lines = |pick: fn([Option<f64>; 2]) -> Option<f64>| {
+            cut(own.iter().filter_map(|(time, both)| Some((*time, pick(*both)?.max(LEAST_ERROR)))), gap)
         };
-        evaluation.errors().next()?;
-        Some(Self {
-            end: times.last().copied().unwrap_or(0.0),
-            panels: [
-                Panel {
-                    heading: "translation error, m",
-                    unit: "m",
-                    limit: wrong.te_m,
-                    lines: lines(|e| e.te_m),
-                },
-                Panel {
-                    heading: "rotation error, deg",
-                    unit: "deg",
-                    limit: wrong.re_deg,
-                    lines: lines(|e| e.re_deg),
-                },
-            ],
-        })
+        let picked = [lines(|[first, _]| first), lines(|[_, second]| second)];
+        let mut picked = picked.into_iter();
+        let panels = panels.map(|(heading, unit, limit)| Panel {
+            heading,
+            unit,
+            limit,
+            lines: picked.next().unwrap_or_default(),
+        });
+        Some(Self { end: times.last().copied().unwrap_or(0.0), panels })
     }
 }
 
@@ -343,7 +362,7 @@ pub struct Timeline {
 impl Timeline {
     pub fn new(frames: &[FrameRecord]) -> Self {
         let times = times(frames);
-        let usual = interval(&times);
+        let usual = interval(frames);
         let lane = |status: &Status| {
             let mut spans: Vec<Range<f64>> = Vec::new();
             for (i, frame) in frames.iter().enumerate().filter(|(_, frame)| frame.status == *status) {

@@ -24,6 +24,7 @@ pub struct Report<'a> {
     result: &'a ResultFile,
     plan: Plan,
     errors: Option<Errors>,
+    relative: Option<Errors>,
     timeline: Timeline,
     latency: Histogram,
     stages: Stages,
@@ -35,7 +36,8 @@ impl<'a> Report<'a> {
         Self {
             result,
             plan: Plan::new(frames, evaluation, wrong),
-            errors: Errors::new(frames, evaluation, wrong),
+            errors: Errors::of_poses(frames, evaluation, wrong),
+            relative: Errors::of_relative(frames, evaluation, result.options.relative.wrong),
             timeline: Timeline::new(frames),
             latency: Histogram::new(frames, &result.summary),
             stages: Stages::new(&result.summary),
@@ -48,6 +50,9 @@ impl<'a> Report<'a> {
         let mut files = vec![("trajectory.png", png(&self.plan, plan)?)];
         if let Some(figure) = &self.errors {
             files.push(("errors.png", png(figure, errors)?));
+        }
+        if let Some(figure) = &self.relative {
+            files.push(("relative.png", png(figure, errors)?));
         }
         files.push(("status.png", png(&self.timeline, (WIDE, self.timeline.height()))?));
         files.push(("latency.png", png(&self.latency, times)?));
@@ -62,6 +67,10 @@ impl<'a> Report<'a> {
             plan: both(&self.plan, PLAN, "trajectory from above")?,
             errors: match &self.errors {
                 Some(errors) => Some(both(errors, ERRORS, "errors over time")?),
+                None => None,
+            },
+            relative: match &self.relative {
+                Some(errors) => Some(both(errors, ERRORS, "errors of relative poses over time")?),
                 None => None,
             },
             timeline: both(&self.timeline, [(WIDE, height), (NARROW, height)], "status over time")?,

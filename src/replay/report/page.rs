@@ -1,7 +1,8 @@
 //! The text and the tables of the report.
 
 use super::charts::short;
-use crate::replay::metrics::{Statistics, EXPECTED};
+use crate::latency::Percentiles;
+use crate::replay::metrics::{Statistics, Still, EXPECTED};
 use crate::replay::result::ResultFile;
 use crate::status::{Counter, Status};
 use std::fmt::Display;
@@ -10,6 +11,7 @@ use std::fmt::Display;
 pub struct Figures {
     pub plan: String,
     pub errors: Option<String>,
+    pub relative: Option<String>,
     pub timeline: String,
     pub latency: String,
     pub stages: String,
@@ -30,9 +32,12 @@ pub fn page(result: &ResultFile, figures: &Figures) -> String {
         comparison(result),
         figure(&figures.plan),
         figures.errors.as_deref().map(figure).unwrap_or_default(),
+        figures.relative.as_deref().map(figure).unwrap_or_default(),
         figure(&figures.timeline),
         pair(statuses(result), recall(result)),
         pair(accuracy(result), consistency(result)),
+        pair(relative_angles(result), relative_recall(result)),
+        inputs(result),
         pair(figure(&figures.latency), figure(&figures.stages)),
         latency(result),
         counters(result),
@@ -133,6 +138,13 @@ fn tiles(result: &ResultFile) -> String {
     if let Some(ate) = summary.ate {
         let (m, deg) = (ate.translation_m.median, ate.rotation_deg.median);
         tiles.push(tile(format!("{m:.3} m"), format!("median error, and {deg:.3} deg")));
+    }
+    if let Some((wrong, direction)) = summary.relative.as_ref().and_then(|r| r.wrong.zip(r.direction_deg)) {
+        let class = if wrong.accepted == 0 { "good" } else { "bad" };
+        let meaning = format!("relative poses accepted and wrong, beyond {}", wrong.limit);
+        tiles.push(classed(class, wrong.accepted.to_string(), meaning));
+        let meaning = "median error of relative directions".to_owned();
+        tiles.push(tile(format!("{} deg", short(direction.p50)), meaning));
     }
     if let Some(seconds) = summary.first_fix.accepted_s {
         let right = match summary.first_fix.right_s {
@@ -243,6 +255,67 @@ fn consistency(result: &ResultFile) -> String {
             short(c.nees_mean),
             short(c.nees_median)
         )
+}
+
+fn relative_angles(result: &ResultFile) -> String {
+    let Some(relative) = &result.summary.relative else { return String::new() };
+    let row = |name: &str, degrees: Option<Percentiles>| {
+        let p = degrees?;
+        Some([vec![name.to_owned()], [p.p50, p.p95, p.p99, p.max].map(short).to_vec()].concat())
+    };
+    let rows = [row("rotation", relative.rotation_deg), row("direction", relative.direction_deg)];
+    let still = match relative.still {
+        Still { frames: 0, .. } => String::new(),
+        Still { frames, degenerate, accepted } => format!(
+            " {frames} more of a camera that stood: {degenerate} refused as degenerate, {accepted} accepted."
+        ),
+    };
+    let (frames, accepted) = (relative.frames, relative.accepted);
+    let line = format!(
+        "<p class=\"faded\">{frames} frames, {accepted} accepted; {} have a truth.{still}</p>\n",
+        relative.with_truth
+    );
+    heading("Relative poses, degrees")
+        + &table(&["error of", "p50", "p95", "p99", "max"], rows.into_iter().flatten())
+        + &line
+}
+
+fn relative_recall(result: &ResultFile) -> String {
+    let Some(relative) = &result.summary.relative else { return String::new() };
+    let rows =
+        relative.recall.iter().map(|r| vec![r.limit.to_string(), r.right.to_string(), percent(r.share)]);
+    let wrong = relative.wrong.map_or(String::new(), |wrong| {
+        let count = verdict(wrong.accepted == 0, "none", &wrong.accepted.to_string());
+        format!("<p>Accepted and wrong, beyond {}: {count}.</p>\n", wrong.limit)
+    });
+    match relative.recall.is_empty() {
+        true => wrong,
+        false => {
+            heading("Recall of relative poses")
+                + &table(&["accepted and within", "frames", "recall"], rows)
+                + &wrong
+        }
+    }
+}
+
+/// Of each of several inputs.
+fn inputs(result: &ResultFile) -> String {
+    let inputs = &result.summary.inputs;
+    if inputs.len() < 2 {
+        return String::new();
+    }
+    let rows = inputs.iter().map(|one| {
+        let share = one.accepted as f64 / one.frames.max(1) as f64;
+        let error = one.ate.map_or(String::new(), |ate| {
+            format!("{:.3} m, {:.3} deg", ate.translation_m.median, ate.rotation_deg.median)
+        });
+        let wrong = one
+            .wrong
+            .map_or(String::new(), |wrong| verdict(wrong.accepted == 0, "none", &wrong.accepted.to_string()));
+        let total = one.latency.last().map_or(String::new(), |stage| short(stage.ms.p99));
+        vec![escape(&one.input), one.frames.to_string(), percent(share), error, wrong, total]
+    });
+    heading("Inputs") + &table(&["input", "frames", "accepted", "median error", "wrong", "p99, ms"], rows)
 }
 
 fn latency(result: &ResultFile) -> String {
