@@ -21,6 +21,7 @@ pub(super) enum Purpose {
     Camera = 11,
     Cloud = 12,
     Fault = 13,
+    Sights = 14,
 }
 
 /// A stream of random numbers.
