@@ -508,8 +508,8 @@ class Figures:
     def __init__(self, problem, results, limits, ok=None):
         near = limits["depth_share"] if problem == "absolute" else limits["direction_deg"]
         right = (results[:, 0] <= limits["rotation_deg"]) & (results[:, 1] <= near)
-        self.n, self.right = len(right), int(right.sum())
         answered = np.isfinite(results[:, 0]) if ok is None else ok
+        self.n, self.right = len(right), int((answered & right).sum())
         self.wrong, self.refused = int((answered & ~right).sum()), int((~answered).sum())
         scale = 100 if problem == "absolute" else 1
         of = lambda column, factor=1: [factor * rank(results[:, column], share) for share in (0.5, 0.9)]
@@ -546,8 +546,8 @@ def robust(options):
     first = next(iter(reports.values()))
     limits, threshold = first["limits"], first["threshold_px"]
     print(f"PoseLib {poselib.__version__}, OpenCV {cv2.__version__}, flashreg {first['version']}; threshold {threshold} px; "
-          f"right: within {limits['rotation_deg']} degrees and {100 * limits['depth_share']:g} % of the median depth or "
-          f"{limits['direction_deg']} degrees of the direction; wrong: answered (flashreg: status ok) and not right\n")
+          f"right: answered (flashreg: status ok), within {limits['rotation_deg']} degrees and {100 * limits['depth_share']:g} % of the median depth or "
+          f"{limits['direction_deg']} degrees of the direction; wrong: answered and not right; errors of all poses, trusted or not\n")
     heads = ["problem", "n", "outliers %", "solver", "right", "wrong", "refused", "rotation p50, p90 deg",
              "translation p50, p90 % or deg", "ms p50, p99"]
     print("|", " | ".join(heads), "|\n" + "|---" * len(heads) + "|")
