@@ -10,7 +10,10 @@
 //! A residual is a vector of two numbers in units of the inlier threshold, so that an inlier has a length of at
 //! most one whatever the camera: see [`Sight`].
 
+mod columns;
 mod estimator;
+#[cfg(feature = "cuda")]
+pub mod gpu;
 mod problem;
 mod result;
 pub mod solvers;
