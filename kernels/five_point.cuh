@@ -13,7 +13,7 @@ constexpr u32 MOST = DEGREE, TILE = 16;
 // Searches of the polynomial: as it is or reversed, each mirrored or not; roots of all.
 constexpr u32 SEARCHES = 4, ROOTS = 2 * (DEGREE + 1);
 constexpr int STEPS = 8;
-constexpr double RESIDUAL = 1e-12, SAME = 1e-8, CLOSE = 1e-11;
+constexpr double RESIDUAL = 1e-12, SAME = 1e-8, CLOSE = 1e-11, LEAST_PARALLAX = 1e-8, HALF = 0.7071067811865476;
 
 // Where products of the shares stand, a byte for each second factor.
 __device__ constexpr u32 quadratic(int i, int j) {
@@ -45,15 +45,18 @@ struct Motion {
 
 // What the lanes of a tile share.
 struct Bench {
-    Triad a[5], b[5];
-    // Basis of the null space, and the same by entries.
-    double basis[4][9], entries[9][4];
+    // The second is turned towards the first.
+    Triad a[5], b[5], turn[3];
+    // Basis of the null space: entry by entry, the four matrices.
+    double entries[9][4];
     double polynomial[DEGREE + 1];
     // Three equations whose coefficients are polynomials.
     double hidden[3][3][5];
     union {
+        // Of each pair, how far its directions are from one line.
+        double sizes[10];
         struct {
-            double row[9], factor;
+            double row[9], factor, parallax[5];
         } reflection;
         struct {
             // E E' - tr / 2 by its entries, and minors of the first row.
@@ -77,14 +80,68 @@ struct Tile {
     __device__ inline void meet() const { __syncwarp(mask); }
 };
 
-// Four orthonormal matrices that meet the epipolar constraints: a lane has a row, then a matrix.
+// Along the middle of two directions, along their normal, and the third.
+__device__ inline bool axes(const Triad& first, const Triad& second, Triad (&to)[3]) {
+    const Triad sum = {{first.v[0] + second.v[0], first.v[1] + second.v[1], first.v[2] + second.v[2]}};
+    if (!unit(cross(first, second), to[1]) || !unit(sum, to[0])) return false;
+    to[2] = cross(to[0], to[1]);
+    return true;
+}
+
+// Turns the second view towards the first.
+__device__ inline bool turn(const Tile& tile, Bench& bench) {
+    // Pairs 01 02 03 04 12 13 14 23 24 34.
+    const auto first_of = [](u32 pair) { return pair < 4 ? 0u : pair < 7 ? 1u : pair < 9 ? 2u : 3u; };
+    const auto second_of = [](u32 pair) { return pair < 4 ? pair + 1 : pair < 7 ? pair - 2 : pair < 9 ? pair - 4 : 4u; };
+    if (tile.lane < 10) {
+        const u32 i = first_of(tile.lane), j = second_of(tile.lane);
+        const Triad p = cross(bench.a[i], bench.a[j]), q = cross(bench.b[i], bench.b[j]);
+        bench.sizes[tile.lane] = dot(p, p) * dot(q, q);
+    }
+    tile.meet();
+    double widest = 0.0;
+    u32 pair = 10;
+#pragma unroll
+    for (u32 k = 0; k < 10; ++k) {
+        if (bench.sizes[k] > widest) {
+            pair = k;
+            widest = bench.sizes[k];
+        }
+    }
+    if (pair == 10) return false;
+    const u32 i = first_of(pair), j = second_of(pair);
+    Triad of_a[3], of_b[3], rows[3];
+    if (!axes(bench.a[i], bench.a[j], of_a) || !axes(bench.b[i], bench.b[j], of_b)) return false;
+#pragma unroll
+    for (int k = 0; k < 9; ++k) {
+        const int row = k / 3, column = k % 3;
+        rows[row].v[column] = of_a[0].v[row] * of_b[0].v[column] + of_a[1].v[row] * of_b[1].v[column] +
+                              of_a[2].v[row] * of_b[2].v[column];
+    }
+    tile.meet();
+    if (tile.lane < 5) bench.b[tile.lane] = {{dot(rows[0], bench.b[tile.lane]), dot(rows[1], bench.b[tile.lane]), dot(rows[2], bench.b[tile.lane])}};
+    if (tile.lane < 3) bench.turn[tile.lane] = tile.lane == 0 ? rows[0] : tile.lane == 1 ? rows[1] : rows[2];
+    tile.meet();
+    return true;
+}
+
+// Four orthogonal matrices that meet the epipolar constraints: a lane has a row, then a matrix.
 __device__ inline void null_space(const Tile& tile, Bench& bench) {
     double row[9], vectors[5][9], factors[5];
     const u32 own = tile.lane < 5 ? tile.lane : 4;
-#pragma unroll
-    for (int j = 0; j < 3; ++j) {
-#pragma unroll
-        for (int k = 0; k < 3; ++k) row[3 * j + k] = bench.b[own].v[j] * bench.a[own].v[k];
+    {
+        const double *a = bench.a[own].v, *b = bench.b[own].v;
+        const Triad skew = cross(bench.a[own], bench.b[own]);
+        if (tile.lane < 5) bench.reflection.parallax[own] = dot(skew, skew);
+        row[0] = b[0] * a[0];
+        row[1] = b[1] * a[1];
+        row[2] = b[2] * a[2];
+        row[3] = HALF * (b[1] * a[2] + b[2] * a[1]);
+        row[4] = HALF * (b[2] * a[0] + b[0] * a[2]);
+        row[5] = HALF * (b[0] * a[1] + b[1] * a[0]);
+        row[6] = HALF * skew.v[0];
+        row[7] = HALF * skew.v[1];
+        row[8] = HALF * skew.v[2];
     }
 #pragma unroll
     for (int i = 0; i < 5; ++i) {
@@ -119,25 +176,29 @@ __device__ inline void null_space(const Tile& tile, Bench& bench) {
         }
         tile.meet();
     }
-    double vector[9];
+    double square = 0.0;
 #pragma unroll
-    for (int k = 0; k < 9; ++k) vector[k] = k == 5 + (int)tile.lane ? 1.0 : 0.0;
+    for (int i = 0; i < 5; ++i) square += bench.reflection.parallax[i];
+    const double parallax = __dsqrt_rn(square), least = parallax > LEAST_PARALLAX ? parallax : LEAST_PARALLAX;
+    const double scale = least < 1.0 ? least : 1.0;
+    double v[9];
+#pragma unroll
+    for (int k = 0; k < 9; ++k) v[k] = k == 6 + (int)tile.lane ? 1.0 : k == 5 && tile.lane == 3 ? scale : 0.0;
 #pragma unroll
     for (int i = 4; i >= 0; --i) {
         const double factor = factors[i] == -1.0 ? 0.0 : factors[i];
         double sum = 0.0;
 #pragma unroll
-        for (int k = i; k < 9; ++k) sum += vectors[i][k] * vector[k];
+        for (int k = i; k < 9; ++k) sum += vectors[i][k] * v[k];
         sum *= factor;
 #pragma unroll
-        for (int k = i; k < 9; ++k) vector[k] -= sum * vectors[i][k];
+        for (int k = i; k < 9; ++k) v[k] -= sum * vectors[i][k];
     }
     if (tile.lane < 4) {
+        const double matrix[9] = {v[0], HALF * (v[5] - v[8]), HALF * (v[4] + v[7]), HALF * (v[5] + v[8]), v[1],
+                                  HALF * (v[3] - v[6]), HALF * (v[4] - v[7]), HALF * (v[3] + v[6]), v[2]};
 #pragma unroll
-        for (int k = 0; k < 9; ++k) {
-            bench.basis[tile.lane][k] = vector[k];
-            bench.entries[k][tile.lane] = vector[k];
-        }
+        for (int k = 0; k < 9; ++k) bench.entries[k][tile.lane] = matrix[k];
     }
     tile.meet();
 }
@@ -470,6 +531,21 @@ __device__ inline bool in_front(Motion& motion, const Triad* a, const Triad* b) 
     return false;
 }
 
+// With the second view turned back.
+__device__ inline Motion turned_back(const Motion& motion, const Triad (&turn)[3]) {
+    Motion to = {};
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+#pragma unroll
+        for (int k = 0; k < 3; ++k) {
+            to.shift.v[i] += turn[k].v[i] * motion.shift.v[k];
+#pragma unroll
+            for (int j = 0; j < 3; ++j) to.rows[i].v[j] += turn[k].v[i] * motion.rows[k].v[j];
+        }
+    }
+    return to;
+}
+
 __device__ inline bool is_finite(const Motion& motion) {
     bool finite = true;
 #pragma unroll
@@ -532,6 +608,7 @@ __device__ inline void order_roots(Bench& bench) {
 
 // Poses of rows with both bearings, which the bench has; how many.
 __device__ inline u32 poses(const Tile& tile, Bench& bench, double* out) {
+    if (!turn(tile, bench)) return 0;
     null_space(tile, bench);
     if (!eliminated(tile, bench)) return 0;
     hide(tile, bench);
@@ -554,6 +631,7 @@ __device__ inline u32 poses(const Tile& tile, Bench& bench, double* out) {
         if (is_mirrored) root = -root;
         Motion motion;
         const bool fine = motion_at(bench, is_reversed ? 1.0 : root, is_reversed ? root : 1.0, motion);
+        motion = turned_back(motion, bench.turn);
         shared.motions[k] = motion;
         shared.order[k] = fine && is_finite(motion);
     }

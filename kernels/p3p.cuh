@@ -8,7 +8,7 @@
 namespace p3p {
 constexpr u32 MOST = 4;
 constexpr int CUBIC_STEPS = 20, STEPS = 8;
-constexpr double CLOSE = 1e-9, RESIDUAL = 1e-12, DOUBLE = 1e-9, SAME = 1e-9;
+constexpr double CLOSE = 1e-9, RESIDUAL = 1e-12, DOUBLE = 1e-9, FLAT = 1e-12, SAME = 1e-9;
 
 // Entries 00, 11, 22, 01, 02, 12.
 struct Conic {
@@ -265,11 +265,14 @@ __device__ inline u32 solve(const Problem& p, Triad (&out)[MOST]) {
 
 __device__ inline bool is_finite(double a) { return fabs(a) <= 1.7976931348623157e308; }
 
-// Axes of a triangle: along its first side, and along its normal; the second is between.
+// Axes of a triangle: along its first side, and along its normal; the second is between. False if it is flat.
 __device__ inline bool frame(const Triad (&p)[3], Triad (&axes)[3]) {
-    const Triad side = minus(p[1], p[0]);
-    if (!unit(side, axes[0]) || !unit(cross(side, minus(p[2], p[0])), axes[2])) return false;
-    axes[1] = cross(axes[2], axes[0]);
+    const Triad side = minus(p[1], p[0]), other = minus(p[2], p[0]);
+    if (!unit(side, axes[0])) return false;
+    const Triad height = minus(other, scaled(axes[0], dot(axes[0], other)));
+    const Triad second = minus(height, scaled(axes[0], dot(axes[0], height)));
+    if (dot(second, second) <= FLAT * FLAT * dot(other, other) || !unit(second, axes[1])) return false;
+    axes[2] = cross(axes[0], axes[1]);
     return true;
 }
 

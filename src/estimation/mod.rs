@@ -10,13 +10,24 @@
 //! A residual is a vector of two numbers in units of the inlier threshold, so that an inlier has a length of at
 //! most one whatever the camera: see [`Sight`].
 
+mod absolute;
 mod columns;
+mod consensus;
 mod estimator;
 #[cfg(feature = "cuda")]
 pub mod gpu;
+mod judge;
+mod model;
 mod problem;
+mod refine;
+mod relative;
 mod result;
+mod rotation;
+mod sampler;
+mod scene;
+mod search;
 pub mod solvers;
+mod unique;
 
 pub use estimator::Estimator;
 pub use problem::{AbsoluteProblem, AbsoluteRow, RelativeProblem, RelativeRow, Sight};
