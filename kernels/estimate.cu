@@ -34,7 +34,7 @@ struct Finds {
 };
 
 // One round: what there is, and where.
-struct Search {
+struct Round {
     u32 rows, samples, keep, reserved;
     // Of each row, what samples are solved from, and, in blocks of BLOCK rows side by side, what poses are
     // scored with.
@@ -50,10 +50,10 @@ struct Search {
     Finds* outbox;
 };
 
-static_assert(sizeof(Kept) == 104 && sizeof(Finds) == 1672 && sizeof(Search) == 72, "sizes of the host");
+static_assert(sizeof(Kept) == 104 && sizeof(Finds) == 1672 && sizeof(Round) == 72, "sizes of the host");
 
 template <typename Kind>
-__device__ inline void solve_samples(const Search& s) {
+__device__ inline void solve_samples(const Round& s) {
     arrive();
     constexpr u32 TILES = SOLVE_THREADS / Kind::TILE;
     for (u32 sample = blockIdx.x * TILES + threadIdx.x / Kind::TILE; sample < s.samples; sample += gridDim.x * TILES) {
@@ -64,7 +64,7 @@ __device__ inline void solve_samples(const Search& s) {
 }
 
 template <typename Kind>
-__device__ inline void score_samples(const Search& s) {
+__device__ inline void score_samples(const Round& s) {
     arrive();
     __shared__ float models[Kind::ROOTS][Kind::MODEL];
     __shared__ u32 sums[Kind::ROOTS][SIGHT_WARPS];
@@ -104,7 +104,7 @@ __device__ inline u64 rank_of(u32 score, u32 slot) { return (u64)score << 32 | (
 
 // The best of a thread's slots below `limit`; zero if there is none.
 template <typename Kind>
-__device__ inline u64 best_below(const Search& s, u64 limit) {
+__device__ inline u64 best_below(const Round& s, u64 limit) {
     u64 best = 0;
     for (u32 sample = threadIdx.x; sample < s.samples; sample += KEEP_THREADS) {
         const u32 count = s.counts[sample];
@@ -131,7 +131,7 @@ __device__ inline u64 block_best(u64 rank, u64 (&ranks)[KEEP_WARPS]) {
 }
 
 template <typename Kind>
-__device__ inline void keep_best(const Search& s) {
+__device__ inline void keep_best(const Round& s) {
     arrive();
     __shared__ u64 ranks[KEEP_WARPS];
     __shared__ u32 sums[KEEP_WARPS];
@@ -157,10 +157,10 @@ __device__ inline void keep_best(const Search& s) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) absolute_solve(const Search s) { solve_samples<Absolute>(s); }
-extern "C" __global__ void __launch_bounds__(SIGHT_THREADS) absolute_score(const Search s) { score_samples<Absolute>(s); }
-extern "C" __global__ void __launch_bounds__(KEEP_THREADS) absolute_keep(const Search s) { keep_best<Absolute>(s); }
-extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) relative_solve(const Search s) { solve_samples<Relative>(s); }
-extern "C" __global__ void __launch_bounds__(SIGHT_THREADS) relative_score(const Search s) { score_samples<Relative>(s); }
-extern "C" __global__ void __launch_bounds__(KEEP_THREADS) relative_keep(const Search s) { keep_best<Relative>(s); }
+extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) absolute_solve(const Round s) { solve_samples<Absolute>(s); }
+extern "C" __global__ void __launch_bounds__(SIGHT_THREADS) absolute_score(const Round s) { score_samples<Absolute>(s); }
+extern "C" __global__ void __launch_bounds__(KEEP_THREADS) absolute_keep(const Round s) { keep_best<Absolute>(s); }
+extern "C" __global__ void __launch_bounds__(SOLVE_THREADS) relative_solve(const Round s) { solve_samples<Relative>(s); }
+extern "C" __global__ void __launch_bounds__(SIGHT_THREADS) relative_score(const Round s) { score_samples<Relative>(s); }
+extern "C" __global__ void __launch_bounds__(KEEP_THREADS) relative_keep(const Round s) { keep_best<Relative>(s); }
 #endif

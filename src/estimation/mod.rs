@@ -11,11 +11,12 @@
 //! most one whatever the camera: see [`Sight`].
 
 mod absolute;
+mod backend;
 mod columns;
 mod consensus;
 mod estimator;
 #[cfg(feature = "cuda")]
-pub mod gpu;
+mod gpu;
 mod judge;
 mod model;
 mod problem;
@@ -26,6 +27,8 @@ mod rotation;
 mod sampler;
 mod scene;
 mod search;
+#[cfg(feature = "cuda")]
+mod self_test;
 pub mod solvers;
 mod unique;
 

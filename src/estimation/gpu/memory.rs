@@ -8,16 +8,16 @@ use crate::gpu::GpuError;
 use std::sync::Arc;
 
 /// Most samples of a round.
-pub const MOST_SAMPLES: usize = 4096;
+pub(super) const MOST_SAMPLES: usize = 4096;
 /// Most poses that are kept of a round.
-pub const MOST_KEPT: usize = 16;
+pub(super) const MOST_KEPT: usize = 16;
 /// Numbers of a row that samples are solved from.
-pub const EXACT: usize = 6;
+pub(super) const EXACT: usize = 6;
 
 /// A pose that is kept of a round.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Kept {
+pub(super) struct Kept {
     /// Rotation row by row, translation.
     pub pose: [f64; 12],
     /// Sum over the rows, in units of 1/65536.
@@ -38,7 +38,7 @@ pub(super) struct Finds {
 /// The argument of every kernel.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Search {
+pub(super) struct Round {
     pub rows: u32,
     pub samples: u32,
     pub keep: u32,
@@ -55,7 +55,7 @@ pub(super) struct Search {
 // The same figures stand in kernels/estimate.cu.
 const _: () = assert!(std::mem::size_of::<Kept>() == 104);
 const _: () = assert!(std::mem::size_of::<Finds>() == 1672);
-const _: () = assert!(std::mem::size_of::<Search>() == 72);
+const _: () = assert!(std::mem::size_of::<Round>() == 72);
 const _: () = assert!(LANES == 16);
 
 // SAFETY: numbers without gaps, laid out as C does.
@@ -98,7 +98,7 @@ impl Memory {
         exact: impl ExactSizeIterator<Item = [f64; EXACT]>,
         columns: &Columns<C>,
         stream: &Stream,
-    ) -> Result<Option<Search>, GpuError> {
+    ) -> Result<Option<Round>, GpuError> {
         let (rows, blocks) = (exact.len(), columns.blocks());
         let first = 8 * EXACT * rows.next_multiple_of(LANES);
         let end = first + std::mem::size_of_val(blocks);
@@ -109,8 +109,8 @@ impl Memory {
             self.letter.put(8 * EXACT * i, &row);
         }
         self.letter.put(first, blocks);
-        self.device.upload(&self.letter, end, stream)?;
-        Ok(Some(Search {
+        self.device.upload(&self.letter, end.max(1), stream)?;
+        Ok(Some(Round {
             rows: rows as u32,
             samples: 0,
             keep: 0,

@@ -1,18 +1,23 @@
 //! The search of an estimation on the GPU: samples go in, the best of their poses come out. The same bits as
 //! the CPU: poses, scores, the order of those that are kept.
 
-#[cfg(test)]
-mod host;
 mod memory;
+#[cfg(test)]
+mod tests;
 
+use super::absolute::Absolute;
 use super::columns::Columns;
-use crate::gpu::bundle::{Bundle, Origin};
+use super::model::{Scored, Search, Stop, SLOTS};
+use super::relative::Relative;
+use crate::geometry::{Pose, Vector};
+use crate::gpu::bundle::Bundle;
 use crate::gpu::context::{Context, Kernel, Shape, Start, Stream};
 use crate::gpu::device::DeviceMemory;
 use crate::gpu::GpuError;
 use crate::params::Params;
-pub use memory::{Kept, EXACT, MOST_KEPT, MOST_SAMPLES};
-use memory::{Memory, Search};
+use crate::registration::lanes::Deadline;
+use memory::{Kept, Memory, Round, EXACT, MOST_KEPT, MOST_SAMPLES};
+use nalgebra::Matrix3;
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,18 +28,18 @@ const THREADS: [u32; 3] = [32, 128, 512];
 const SOLVE_BLOCKS: u32 = 10;
 const SCORE_BLOCKS: u32 = 8;
 
-/// Numbers of slots that each sample has, see [`Kept::slot`].
-const SLOTS_OF_SAMPLE: usize = 64;
+// The kernels number slots in the same way.
+const _: () = assert!(SLOTS == 64);
 
 /// A kind of problem, as the kernels know it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kind {
+struct Kind {
     /// Rows of a sample.
-    pub sample: usize,
+    sample: usize,
     /// Most solutions of a sample.
-    pub roots: usize,
+    roots: usize,
     /// Numbers of a row that poses are scored with.
-    pub columns: usize,
+    columns: usize,
     /// Lanes that solve a sample.
     tile: u32,
     kernels: [&'static str; 3],
@@ -42,7 +47,7 @@ pub struct Kind {
 
 impl Kind {
     /// Points and bearings.
-    pub const ABSOLUTE: Self = Self {
+    const ABSOLUTE: Self = Self {
         sample: 3,
         roots: 4,
         columns: 12,
@@ -50,7 +55,7 @@ impl Kind {
         kernels: ["absolute_solve", "absolute_score", "absolute_keep"],
     };
     /// Bearings in two views.
-    pub const RELATIVE: Self = Self {
+    const RELATIVE: Self = Self {
         sample: 5,
         roots: 10,
         columns: 19,
@@ -65,7 +70,7 @@ pub struct GpuSearch {
     memory: Memory,
     kernels: Vec<[Kernel; 3]>,
     /// The problem that was loaded, and its kernels.
-    loaded: Option<(Search, &'static Kind, [Kernel; 3])>,
+    loaded: Option<(Round, &'static Kind, [Kernel; 3])>,
     start: Start,
     multiprocessors: u32,
     // Dropped after the memory that it may be writing: it waits.
@@ -117,11 +122,6 @@ impl GpuSearch {
         format!("{name}, compute capability {major}.{minor}; kernels {origin}")
     }
 
-    /// Where the kernels came from.
-    pub fn origin(&self) -> &Origin {
-        self.bundle.origin()
-    }
-
     /// All that it takes. What else in this process shares the context counts as kernels.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl GpuSearch {
     }
 
     /// Takes a problem: of each row what samples are solved from, and the columns that poses are scored with.
-    fn load<const C: usize>(
+    fn take<const C: usize>(
         &mut self,
         kind: &'static Kind,
         exact: impl ExactSizeIterator<Item = [f64; EXACT]>,
@@ -151,14 +151,10 @@ impl GpuSearch {
         }
     }
 
-    /// Solves samples (row indices, one sample after another) of the problem that was loaded and scores their
+    /// Solves samples (row indices, one sample after another) of the problem that was taken and scores their
     /// poses; gives the number of poses, and the `keep` best of those that a row speaks for: score, then
     /// order of the samples.
-    ///
-    /// # Errors
-    /// The samples are more than [`MOST_SAMPLES`] or name rows that are not there, nothing was loaded, or the
-    /// device fails.
-    pub fn search(&mut self, samples: &[u32], keep: usize) -> Result<(u64, &[Kept]), GpuError> {
+    fn round(&mut self, samples: &[u32], keep: usize) -> Result<(u64, &[Kept]), GpuError> {
         self.context.bind()?;
         let wrong = || GpuError::Absent("these samples cannot be searched".to_owned());
         let (search, kind, kernels) = self.loaded.ok_or_else(wrong)?;
@@ -166,7 +162,7 @@ impl GpuSearch {
         let drawn = self.memory.drawn.items_mut().get_mut(..samples.len()).filter(|_| count <= MOST_SAMPLES);
         let drawn = drawn.filter(|_| samples.iter().all(|row| *row < search.rows)).ok_or_else(wrong)?;
         drawn.copy_from_slice(samples);
-        let search = Search { samples: count as u32, keep: keep.min(MOST_KEPT) as u32, ..search };
+        let search = Round { samples: count as u32, keep: keep.min(MOST_KEPT) as u32, ..search };
         let blocks = [
             (count as u32).div_ceil(THREADS[0] / kind.tile).min(SOLVE_BLOCKS * self.multiprocessors),
             (count as u32).min(SCORE_BLOCKS * self.multiprocessors),
@@ -186,23 +182,66 @@ impl GpuSearch {
         Ok((u64::from(found.poses), found.kept.get(..found.count as usize).unwrap_or_default()))
     }
 
-    /// For tests: the poses of the last round, each with its slot and score.
-    ///
-    /// # Errors
-    /// The device fails.
-    pub fn read_poses(&self, samples: usize) -> Result<Vec<Kept>, GpuError> {
-        let roots = self.loaded.map_or(0, |(_, kind, _)| kind.roots);
-        let (m, stream) = (&self.memory, &self.stream);
-        let counts = m.counts.read(samples, stream)?;
-        let (poses, scores) =
-            (m.poses.read(samples * roots, stream)?, m.scores.read(samples * roots, stream)?);
-        let slots = counts.iter().enumerate().flat_map(|(i, n)| (0..*n as usize).map(move |k| (i, k)));
-        let kept = |(i, k)| {
-            let (at, slot) = (i * roots + k, (i * SLOTS_OF_SAMPLE + k) as u32);
-            Kept { pose: poses[at], score: scores[at], slot }
-        };
-        Ok(slots.map(kept).collect())
+    fn best(&mut self, samples: &[u32], keep: usize, best: &mut Vec<Scored<Pose>>) -> Result<u64, Stop> {
+        let (poses, kept) = self.round(samples, keep)?;
+        let scored = |k: &Kept| Scored { hypothesis: pose_of(&k.pose), score: k.score, slot: k.slot };
+        best.clear();
+        best.extend(kept.iter().map(scored));
+        Ok(poses)
     }
+}
+
+fn pose_of(numbers: &[f64; 12]) -> Pose {
+    let [r @ .., x, y, z] = numbers;
+    Pose { rotation: Matrix3::from_row_slice(r), translation: Vector::new(*x, *y, *z) }
+}
+
+impl Search<Absolute> for GpuSearch {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn load(&mut self, model: &Absolute) -> Result<(), Stop> {
+        let rows = model.kept().iter().map(|row| exact(&row.point, &row.bearing));
+        Ok(self.take(&Kind::ABSOLUTE, rows, model.columns())?)
+    }
+
+    fn search(
+        &mut self,
+        _: &Absolute,
+        samples: &[u32],
+        keep: usize,
+        best: &mut Vec<Scored<Pose>>,
+        _: Deadline,
+    ) -> Result<u64, Stop> {
+        self.best(samples, keep, best)
+    }
+}
+
+impl Search<Relative> for GpuSearch {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn load(&mut self, model: &Relative) -> Result<(), Stop> {
+        let rows = model.kept().iter().map(|row| exact(&row.current.bearing, &row.reference.bearing));
+        Ok(self.take(&Kind::RELATIVE, rows, model.columns())?)
+    }
+
+    fn search(
+        &mut self,
+        _: &Relative,
+        samples: &[u32],
+        keep: usize,
+        best: &mut Vec<Scored<Pose>>,
+        _: Deadline,
+    ) -> Result<u64, Stop> {
+        self.best(samples, keep, best)
+    }
+}
+
+fn exact(a: &Vector, b: &Vector) -> [f64; EXACT] {
+    [a.x, a.y, a.z, b.x, b.y, b.z]
 }
 
 impl Drop for GpuSearch {

@@ -5,7 +5,7 @@
 #include "estimate.cu"
 
 template <class Kind>
-static void round(Search search) {
+static void run(Round search) {
     const size_t rows = search.rows, slots = (size_t)search.samples * Kind::ROOTS;
     const std::vector<double> exact = take<double>(rows * EXACT);
     const std::vector<float> blocks = take<float>((rows + BLOCK - 1) / BLOCK * (BLOCK * Kind::COLUMNS));
@@ -21,7 +21,7 @@ static void round(Search search) {
     search.poses = poses.data();
     search.scores = scores.data();
     search.outbox = &finds;
-    const auto launch = [&](unsigned blocks, unsigned threads, void (*kernel)(const Search&)) {
+    const auto launch = [&](unsigned blocks, unsigned threads, void (*kernel)(const Round&)) {
         gridDim.x = blocks;
         for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) lanes::run(threads, [&] { kernel(search); });
     };
@@ -37,13 +37,13 @@ static void round(Search search) {
 
 int main() {
     const std::vector<u32> sizes = take<u32>(4);
-    Search search = {};
+    Round search = {};
     search.rows = sizes[1];
     search.samples = sizes[2];
     search.keep = sizes[3];
     if (sizes[0]) {
-        round<Relative>(search);
+        run<Relative>(search);
     } else {
-        round<Absolute>(search);
+        run<Absolute>(search);
     }
 }
