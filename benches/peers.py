@@ -514,7 +514,7 @@ class Figures:
         scale = 100 if problem == "absolute" else 1
         of = lambda column, factor=1: [factor * rank(results[:, column], share) for share in (0.5, 0.9)]
         self.rotation, self.translation, self.ms = of(0), of(1, scale), of(2)
-        self.slow = rank(results[:, 2], 0.99)
+        self.slow, self.errors = rank(results[:, 2], 0.99), results[:, :2]
 
     def cells(self):
         both = lambda pair: ", ".join(three(v) if np.isfinite(v) else "-" for v in pair)
@@ -523,17 +523,17 @@ class Figures:
 
 
 def worse(where, ours, theirs):
-    """Sentences: fewer right than the best of the others, or errors more than 5 % larger than the least."""
-    theirs = {name: peer for name, peer in theirs.items() if peer.n == ours.n}
-    best = max((peer.right for peer in theirs.values()), default=0)
-    if ours.right < best:
-        yield f"{where}: {ours.right} right, {best} of another"
-    for what in ("rotation", "translation"):
-        for share, k in (("median", 0), ("90 %", 1)):
-            least = min((getattr(peer, what)[k] for peer in theirs.values()), default=np.inf)
-            mine = getattr(ours, what)[k]
-            if mine > 1.05 * least:
-                yield f"{where}: {what}, {share}: {three(mine)}, {three(least)} of another"
+    """Sentences: fewer right than of another that had all instances, or errors that are larger, instance by instance:
+    the mean logarithm of their ratio above 2 % and above three of its standard errors."""
+    for name, peer in theirs.items():
+        if peer.n == ours.n and ours.right < peer.right:
+            yield f"{where}: {ours.right} right, {name} {peer.right}"
+        for what, column in (("rotation", 0), ("translation", 1)):
+            mine, other = ours.errors[: peer.n, column], peer.errors[: ours.n, column]
+            both = np.isfinite(mine) & np.isfinite(other) & (mine > 0) & (other > 0)
+            ratios = np.log(mine[both] / other[both])
+            if both.sum() > 9 and ratios.mean() > max(0.02, 3 * ratios.std() / np.sqrt(both.sum())):
+                yield f"{where}: errors of {what} {np.exp(ratios.mean()):.2f} times those of {name}"
 
 
 def robust(options):
@@ -566,7 +566,8 @@ def robust(options):
             theirs[name] = Figures(problem, of_peer(make, problem, options.folder, line, threshold, options.seconds), limits)
         for name, figures in [*ours.items(), *theirs.items()]:
             print("|", " | ".join([problem, n, f"{share:g}", name, *figures.cells()]), "|", flush=True)
-            kept.append({"problem": problem, "n": int(n), "outliers": line["outliers"], "solver": name, **vars(figures)})
+            about = {"problem": problem, "n": int(n), "outliers": line["outliers"], "solver": name}
+            kept.append({**about, **vars(figures), "errors": figures.errors.tolist()})
         for name, figures in ours.items():
             remarks += worse(f"{name}, {problem}, n = {n}, {share:g} %", figures, theirs)
     print("\nWorse than the best of the others:" if remarks else "\nNowhere worse than the best of the others.")
