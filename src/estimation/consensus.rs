@@ -47,8 +47,10 @@ pub(crate) struct Goal {
     pub missed: f64,
     /// Most samples.
     pub samples: u64,
-    /// Inliers of what is sought among the rows; `None`: as many as the best pose so far has.
+    /// Inliers of what is sought among the rows; `None`: as many as the best pose so far has,
     pub inliers: Option<usize>,
+    /// but at least so many.
+    pub least: usize,
 }
 
 /// Measures stages.
@@ -181,13 +183,12 @@ impl<H: Copy + Send + Sync> Consensus<H> {
             let each = libm::log1p(-good.min(1.0 - 1e-12));
             (libm::log(goal.missed) / each, libm::exp(each * samples as f64))
         };
-        let Some(best) = self.candidates.first() else {
-            return (f64::INFINITY, 1.0);
-        };
-        let whole = after(goal.inliers.unwrap_or(best.inliers), n, solved);
-        if self.sampler.within::<M>(n - 1) == 0 || goal.inliers.is_some() {
+        let best = self.candidates.first();
+        let inliers = best.map_or(0, |best| best.inliers).max(goal.least);
+        let whole = after(goal.inliers.unwrap_or(inliers), n, solved);
+        let Some(best) = best.filter(|_| goal.inliers.is_none() && self.sampler.is_growing()) else {
             return whole;
-        }
+        };
         // PROSAC: the best prefix counts. Of the samples drawn within it as many were degenerate as of all.
         let share = solved as f64 / self.sampler.drawn().max(1) as f64;
         let mut inliers = 0;

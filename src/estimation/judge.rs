@@ -80,13 +80,15 @@ impl<H: Copy + Send + Sync> Judge<H> {
         }
         let camera = &task.params.camera;
         let most = camera.max_samples.max(1) as u64;
-        let goal = Goal { missed: 1.0 - camera.confidence, samples: most, inliers: None };
+        // A pose with fewer inliers is not trusted anyway.
+        let least = task.params.acceptance.min_inliers.max(0) as usize;
+        let goal = Goal { missed: 1.0 - camera.confidence, samples: most, inliers: None, least };
         search.load(model)?;
         let spent = consensus.explore(model, search, 0..n as u32, goal, camera, task.deadline, clock)?;
         (out.samples, out.hypotheses, out.missed) = (spent.samples, spent.hypotheses, spent.missed);
         let best = self.finish(model, consensus);
         let verdict = match &best {
-            None => model.nothing(spent.solved),
+            None => self.nothing(model, spent.solved),
             Some(best) => self.examine(model, best, consensus, task, out),
         };
         if best.is_some() {
@@ -110,6 +112,15 @@ impl<H: Copy + Send + Sync> Judge<H> {
         }
         clock.lap(|s| &mut s.refine);
         Ok(())
+    }
+
+    /// What no pose at all means.
+    fn nothing<M: Model<Hypothesis = H>>(&mut self, model: &M, solved: u64) -> (Status, Reason) {
+        let groups = (0..model.rows()).map(|i| [model.group(i) as i64, 0]);
+        match super::scene::count_distinct(groups, &mut self.cells) {
+            got if got < M::SAMPLE => (Status::TooFew, Reason::TooFew { got, need: M::SAMPLE }),
+            _ => model.nothing(solved),
+        }
     }
 
     /// The best candidate refined to the end.
@@ -237,7 +248,9 @@ impl<H: Copy + Send + Sync> Judge<H> {
         let share = task.params.acceptance.max_runner_up;
         self.twins.clear();
         model.twins(&best.hypothesis, &self.inliers, &mut self.twins);
-        self.twins.extend(consensus.candidates.iter().map(|candidate| candidate.hypothesis));
+        // What has less support can have no share of the support that is too large.
+        let strong = |candidate: &&Refined<H>| candidate.support > 0.5 * share * best.support;
+        self.twins.extend(consensus.candidates.iter().filter(strong).map(|candidate| candidate.hypothesis));
         let mut runner_up = None;
         for start in &self.twins {
             self.meet(model, consensus, best, start, variance, share, out, &mut runner_up);
@@ -248,7 +261,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
         if out.status == Status::Ok && sought <= rest && sought >= M::SAMPLE {
             clock.lap(|s| &mut s.refine);
             let samples = task.params.camera.max_samples.max(1) as u64;
-            let goal = Goal { missed: RIVAL_MISSED, samples, inliers: Some(sought) };
+            let goal = Goal { missed: RIVAL_MISSED, samples, inliers: Some(sought), least: 0 };
             let h = best.hypothesis;
             let rows = (0..model.rows() as u32).filter(|i| model.residual2(&h, *i as usize) >= 1.0);
             let camera = &task.params.camera;
@@ -256,7 +269,8 @@ impl<H: Copy + Send + Sync> Judge<H> {
             out.samples += spent.samples;
             out.hypotheses += spent.hypotheses;
             self.twins.clear();
-            self.twins.extend(consensus.candidates.iter().map(|candidate| candidate.hypothesis));
+            let found = consensus.candidates.iter().filter(strong);
+            self.twins.extend(found.map(|candidate| candidate.hypothesis));
             for start in &self.twins {
                 self.meet(model, consensus, best, start, variance, share, out, &mut runner_up);
             }
@@ -288,7 +302,9 @@ impl<H: Copy + Send + Sync> Judge<H> {
         }
         let elsewhere = apart(model, best, &other.hypothesis) > SAME;
         let versus = Versus::new(model, &best.hypothesis, &other.hypothesis);
-        let likely = versus.gain < LIKELY * variance || versus.gain < SURE * versus.noise2.sqrt();
+        // Most inliers are those of both: which pose is right is told by how well it fits.
+        let shares = 2 * versus.only_pose < self.inliers.len();
+        let likely = versus.gain < LIKELY * variance || (shares && versus.gain < SURE * versus.noise2.sqrt());
         let alone = (versus.only_other as f64 / versus.only_pose.max(1) as f64).min(1.0);
         let support = match (likely, elsewhere && versus.only_other >= M::SAMPLE) {
             (true, _) => 1.0,
@@ -301,7 +317,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
             *runner_up = Some((support, found));
         }
         if support > most {
-            (out.status, out.reason) = match likely && versus.only_pose < self.inliers.len() / 2 {
+            (out.status, out.reason) = match likely && shares {
                 true => model.twofold(support),
                 false => (Status::Ambiguous, Reason::RunnerUp(support)),
             };
@@ -330,7 +346,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
         if !model.turn_round() {
             return Ok(());
         }
-        let goal = Goal { missed: 0.01, samples: BEHIND_SAMPLES, inliers: None };
+        let goal = Goal { missed: 0.01, samples: BEHIND_SAMPLES, inliers: None, least: 0 };
         search.load(model)?;
         let rows = 0..model.rows() as u32;
         consensus.explore(model, search, rows, goal, &task.params.camera, task.deadline, clock)?;

@@ -69,8 +69,12 @@ impl Sampler {
         self.drawn
     }
 
-    /// The rows in the order of drawing, and for a prefix of `n` of them the number of the first samples that
-    /// were drawn within it.
+    /// Samples come from a prefix of the rows first.
+    pub fn is_growing(&self) -> bool {
+        !self.growth.is_empty()
+    }
+
+    /// The rows in the order of drawing.
     pub fn order(&self) -> &[u32] {
         &self.order
     }
