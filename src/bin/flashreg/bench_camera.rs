@@ -373,10 +373,9 @@ impl Case {
             Case::Absolute(sights) => limits.depth_share.min(limits.metres / sights.depth),
             Case::Relative(_) => limits.direction_deg,
         };
-        let reason = result.reason.to_string();
         Outcome {
             status: result.status.name(),
-            reason: reason.split(':').next().unwrap_or_default().to_owned(),
+            reason: result.reason.to_string(),
             n,
             right: rotation <= limits.rotation_deg && translation <= near,
             rotation,
@@ -442,7 +441,8 @@ impl Line {
         let count = |of: fn(&Outcome) -> bool| outcomes.iter().filter(|o| of(o)).count();
         let mut refused = BTreeMap::new();
         for o in outcomes.iter().filter(|o| !o.trusted()) {
-            *refused.entry(format!("{} {}", o.status, o.reason).trim_end().to_owned()).or_default() += 1;
+            let word = o.reason.split(':').next().unwrap_or_default();
+            *refused.entry(format!("{} {word}", o.status).trim_end().to_owned()).or_default() += 1;
         }
         let all = |of: fn(&Outcome) -> f64| Percentiles::of(&mut outcomes.iter().map(of).collect::<Vec<_>>());
         let mut sigma: Vec<f64> = outcomes.iter().filter(|o| o.trusted()).filter_map(|o| o.sigma).collect();
@@ -475,7 +475,7 @@ impl Line {
         match self.outliers {
             Some(share) => {
                 let factor = if self.problem == Problem::Absolute { 100.0 } else { 1.0 };
-                let sigma = format!("{:6.1}{:6.1}", self.sigma.p50, self.sigma.p99);
+                let sigma = format!("{:8.1}{:6.1}", self.sigma.p50, self.sigma.p99);
                 let errors = format!("{}{}", self.rotation_deg.text(1.0), self.translation.text(factor));
                 let (n, share) = (&self.name, 100.0 * share);
                 format!("{problem:9} {n:>5} {share:5.0} {counts}{errors}{sigma}{times}  {refused}")
@@ -497,7 +497,7 @@ impl Report {
                 let errors = ["rot p50", "p90", "max", "tr p50", "p90", "max"].map(|v| format!("{v:>8}"));
                 let errors = errors.concat();
                 format!(
-                    "{:9} {:>5} {:>5} {counts}{errors}{:>6}{:>6}{times}  refused",
+                    "{:9} {:>5} {:>5} {counts}{errors}{:>8}{:>6}{times}  refused",
                     "", "n", "out %", "sg p50", "p99"
                 )
             }

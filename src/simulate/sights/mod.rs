@@ -179,3 +179,66 @@ fn median(depths: impl Iterator<Item = f64>) -> f64 {
 fn draw<T>(n: usize, mut one: impl FnMut() -> Option<T>) -> Vec<T> {
     (0..1000 * n).filter_map(|_| one()).take(n).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kinds whose rows follow their truth under the camera that is believed.
+    fn is_plain(name: &str) -> bool {
+        !name.starts_with("focal") && !["center_off", "distortion_ignored", "drowned"].contains(&name)
+    }
+
+    #[test]
+    fn a_sight_has_the_reprojection_error_as_its_residual() {
+        let camera = Pinhole::VGA;
+        let sight = camera.sight([500.0, 100.0], 4.0).expect("a sight");
+        assert!((sight.metric * sight.bearing).norm() < 1e-12);
+        let p = Point::from(camera.ray([502.0, 101.0]) * 7.0);
+        let residual = sight.metric * p.coords / sight.bearing.dot(&p.coords);
+        assert!((residual - nalgebra::Vector2::new(0.5, 0.25)).norm() < 3e-3, "{residual}");
+        assert_eq!(camera.sight([f64::NAN, 0.0], 4.0), None);
+    }
+
+    #[test]
+    fn right_matches_with_points_lie_where_the_truth_has_them() {
+        for kind in absolute::KINDS {
+            for index in 0..5 {
+                let sights = kind.make(3, index);
+                assert_eq!(sights, kind.make(3, index), "{}", kind.name);
+                assert!(kind.name == "too_few" || sights.matches.len() >= 3, "{}", kind.name);
+                let Some(pose) = sights.truth.filter(|_| is_plain(kind.name)) else { continue };
+                for m in sights.matches.iter().filter(|m| m.right) {
+                    let p = pose.inverse() * m.landmark;
+                    let seen = sights.camera.pixel(&p);
+                    let off = (seen[0] - m.pixel[0]).hypot(seen[1] - m.pixel[1]);
+                    assert!(p.z > 0.0 && off < 6.0 * NOISE, "{}, {index}: {off} px", kind.name);
+                }
+                let right = sights.matches.iter().filter(|m| m.right).count();
+                assert!(10 * right >= 7 * sights.matches.len(), "{}: {right}", kind.name);
+            }
+        }
+        let planted = absolute::planted(1, 0, 200, 0.9);
+        assert_eq!(planted.matches.iter().filter(|m| m.right).count(), 20);
+    }
+
+    #[test]
+    fn right_matches_of_two_views_lie_on_the_lines_of_the_truth() {
+        for kind in relative::KINDS {
+            for index in 0..5 {
+                let sights = kind.make(3, index);
+                assert_eq!(sights, kind.make(3, index), "{}", kind.name);
+                assert!(kind.name == "too_few" || sights.matches.len() >= 5, "{}", kind.name);
+                let Some(pose) = sights.truth.filter(|_| is_plain(kind.name)) else { continue };
+                for m in sights.matches.iter().filter(|m| m.right) {
+                    let turned = pose.rotation * sights.camera.ray(m.pixel);
+                    let line = pose.translation.vector.cross(&turned);
+                    let off = line.dot(&sights.camera.ray(m.reference)) / line.x.hypot(line.y);
+                    let off = (sights.camera.focal * off).abs();
+                    // The pixels of both views have noise.
+                    assert!(off < 12.0 * NOISE, "{}, {index}: {off} px", kind.name);
+                }
+            }
+        }
+    }
+}
