@@ -1,18 +1,28 @@
 #!/usr/bin/env python3
 """Other solvers beside `flashreg hc`: dedicated ones of PoseLib and OpenCV on the same random instances, PHCpack
-on the same systems.
+on the same systems; and robust estimators of PoseLib and OpenCV beside `flashreg bench camera`, on the same input.
 
     pip install poselib opencv-python-headless numpy sympy; apt install phcpack
     flashreg hc bench --instances 20 --json > cpu.json, with --backend cuda > gpu.json
     benches/peers.py [--flashreg target/release/flashreg] table cpu.json [gpu.json] [--instances 300]
     benches/peers.py [--flashreg target/release/flashreg] exactness [p3p ...] [--instances 10000] [--seed 1]
     benches/peers.py [--flashreg target/release/flashreg] phcpack [alea6 cyclic5 ...]
+    flashreg bench camera --threads 1 --repeat 3 --dump inputs --json cpu1.json, --backend cuda --json gpu.json
+    taskset -c 0 benches/peers.py robust inputs "CPU, one core=cpu1.json" ["H200=gpu.json" ...] [--json FILE]
 
 `table` prints milliseconds of an instance by itself as a table in Markdown: ours from the files, and those of
 dedicated solvers measured here. They are called from Python, a call for each instance: what the call itself
 costs is measured with a solver that has nothing to do, and told below the table. `exactness` prints how often the
 true solution is found to 1e-6 (rad; relative translation or its direction; relative focal length): by the closed
 form, by homotopy and by PoseLib, and the condition of what was missed.
+
+`robust` prints one table in Markdown: how often each is right by the truth, how exact, and how long a call takes
+(the least of three, or of as many as one second holds, on one thread; ours and OpenCV's from arrays in memory to the pose, PoseLib's with the copy of
+its arrays from Python). All have the threshold of ours as the largest error of an inlier, a confidence of 0.9999 and
+100,000 samples at most; PoseLib is as it comes (local optimisation, refinement of the inliers), OpenCV is
+solvePnPRansac with AP3P and solvePnPRefineLM over the inliers, findEssentialMat and recoverPose, and both with
+USAC_MAGSAC. A solver that takes long gets the first instances only: the table tells how many. Below it stands where
+ours is worse than the best of those that had all.
 """
 
 import argparse
@@ -387,6 +397,241 @@ def beside_phcpack(options):
         print(f"{name:10} {counts} {len(ours):9} {answer['ms'] / 1e3:6.3f} {both:9}")
 
 
+# Robust estimators: from rows and camera to the pose as rotation and translation, or None.
+
+CONFIDENCE, MOST_SAMPLES = 0.9999, 100_000
+
+
+def poselib_camera(camera):
+    parameters = [camera["focal"], camera["focal"], *camera["center"]]
+    width, height = map(int, camera["size"])
+    return {"model": "PINHOLE", "width": width, "height": height, "params": parameters}
+
+
+def matrix(camera):
+    (x, y), focal = camera["center"], camera["focal"]
+    return np.array([[focal, 0, x], [0, focal, y], [0, 0, 1]])
+
+
+def poselib_options(threshold):
+    errors = {"max_reproj_error": threshold, "max_epipolar_error": threshold}
+    return {**errors, "success_prob": CONFIDENCE, "max_iterations": MOST_SAMPLES}
+
+
+def usac(threshold):
+    parameters = cv2.UsacParams()
+    parameters.confidence, parameters.maxIterations, parameters.threshold = CONFIDENCE, MOST_SAMPLES, threshold
+    parameters.score, parameters.loMethod = cv2.SCORE_METHOD_MAGSAC, cv2.LOCAL_OPTIM_SIGMA
+    return parameters
+
+
+def poselib_absolute(camera, pixels, points, threshold):
+    options, camera = poselib_options(threshold), poselib_camera(camera)
+
+    def call():
+        found, info = poselib.estimate_absolute_pose(pixels, points, camera, options, {})
+        return (found.R, found.t) if info["num_inliers"] else None
+
+    return call
+
+
+def refined_pose(camera, pixels, points, found, turn, shift, inliers):
+    """The pose of OpenCV over its inliers."""
+    if not found or inliers is None or len(inliers) < 3:
+        return None
+    rows = np.ravel(inliers)
+    turn, shift = cv2.solvePnPRefineLM(points[rows], pixels[rows], camera, None, turn, shift)
+    return cv2.Rodrigues(turn)[0], np.ravel(shift)
+
+
+def opencv_absolute(camera, pixels, points, threshold):
+    camera = matrix(camera)
+    options = {"iterationsCount": MOST_SAMPLES, "reprojectionError": threshold, "confidence": CONFIDENCE}
+
+    def call():
+        found = cv2.solvePnPRansac(points, pixels, camera, None, flags=cv2.SOLVEPNP_AP3P, **options)
+        return refined_pose(camera, pixels, points, *found)
+
+    return call
+
+
+def magsac_absolute(camera, pixels, points, threshold):
+    camera, options = matrix(camera), usac(threshold)
+
+    def call():
+        found, _, turn, shift, inliers = cv2.solvePnPRansac(points, pixels, camera, None, params=options)
+        return refined_pose(camera, pixels, points, found, turn, shift, inliers)
+
+    return call
+
+
+def poselib_relative(camera, pixels, references, threshold):
+    options, camera = poselib_options(threshold), poselib_camera(camera)
+
+    def call():
+        found, info = poselib.estimate_relative_pose(pixels, references, camera, camera, options, {})
+        return (found.R, found.t) if info["num_inliers"] else None
+
+    return call
+
+
+def opencv_relative(camera, pixels, references, threshold, method=cv2.RANSAC):
+    camera = matrix(camera)
+    options = {"method": method, "prob": CONFIDENCE, "threshold": threshold, "maxIters": MOST_SAMPLES}
+
+    def call():
+        essential, inliers = cv2.findEssentialMat(pixels, references, camera, **options)
+        if essential is None or essential.shape != (3, 3):
+            return None
+        _, turn, shift, _ = cv2.recoverPose(essential, pixels, references, camera, mask=inliers)
+        return turn, np.ravel(shift)
+
+    return call
+
+
+def magsac_relative(*given):
+    return opencv_relative(*given, method=cv2.USAC_MAGSAC)
+
+
+PEERS = {
+    "absolute": {"PoseLib": poselib_absolute, "OpenCV": opencv_absolute, "OpenCV MAGSAC": magsac_absolute},
+    "relative": {"PoseLib": poselib_relative, "OpenCV": opencv_relative, "OpenCV MAGSAC": magsac_relative},
+}
+
+
+def angle(one, other):
+    """Between two vectors, degrees."""
+    return np.degrees(np.arctan2(np.linalg.norm(np.cross(one, other)), one @ other))
+
+
+def errors(problem, instance, found):
+    """Degrees; share of the median depth, or degrees of the direction."""
+    truth = np.array(instance["truth"])
+    if found is None or not all(np.isfinite(part).all() for part in found):
+        return np.inf, np.inf
+    turn, shift = found
+    if problem == "absolute":
+        # Theirs lead from the map to the camera.
+        turn, shift = turn.T, -turn.T @ shift
+        off = np.linalg.norm(shift - truth[:, 3]) / instance["depth"]
+    else:
+        off = angle(shift, truth[:, 3])
+    turned = cv2.Rodrigues(turn @ truth[:, :3].T)[0]
+    return np.degrees(np.linalg.norm(turned)), off
+
+
+def of_peer(make, problem, folder, line, threshold, seconds):
+    """Errors and milliseconds of each instance, or of so many as there is time for."""
+    share = f"{100 * line['outliers']:g}"
+    name = os.path.join(folder, f"{problem}_{line['name']}_{share}")
+    with open(f"{name}.json", encoding="utf-8") as file:
+        instances = json.load(file)
+    rows = np.fromfile(f"{name}.f64").reshape(-1, 5 if problem == "absolute" else 4)
+    at, given = 0, []
+    for instance in instances:
+        own = rows[at : at + instance["rows"]]
+        at += instance["rows"]
+        arrays = (np.ascontiguousarray(part) for part in (own[:, :2], own[:, 2:]))
+        given.append(make(instance["camera"], *arrays, threshold))
+    given[0]()
+    results, end = [], time.monotonic() + seconds
+    for instance, call in zip(instances, given):
+        spent = []
+        while len(spent) < 3 and sum(spent) < 1:
+            begin = time.perf_counter()
+            found = call()
+            spent.append(time.perf_counter() - begin)
+        results.append((*errors(problem, instance, found), min(spent) * 1e3))
+        if time.monotonic() > end:
+            break
+    return np.array(results)
+
+
+def of_ours(line):
+    number = lambda value: np.inf if value is None else value
+    return np.array([[number(o["rotation"]), number(o["translation"]), o["ms"]] for o in line["outcomes"]])
+
+
+def rank(values, share):
+    """The value that so many are not above."""
+    return np.sort(values)[max(int(np.ceil(share * len(values))) - 1, 0)]
+
+
+class Figures:
+    """What a line of the table says of a solver."""
+
+    def __init__(self, problem, results, limits, ok=None):
+        near = limits["depth_share"] if problem == "absolute" else limits["direction_deg"]
+        right = (results[:, 0] <= limits["rotation_deg"]) & (results[:, 1] <= near)
+        answered = np.isfinite(results[:, 0]) if ok is None else ok
+        self.n, self.right = len(right), int((answered & right).sum())
+        self.wrong, self.refused = int((answered & ~right).sum()), int((~answered).sum())
+        scale = 100 if problem == "absolute" else 1
+        of = lambda column, factor=1: [factor * rank(results[:, column], share) for share in (0.5, 0.9)]
+        self.rotation, self.translation, self.ms = of(0), of(1, scale), of(2)
+        self.slow, self.errors = rank(results[:, 2], 0.99), results[:, :2]
+
+    def cells(self):
+        both = lambda pair: ", ".join(three(v) if np.isfinite(v) else "-" for v in pair)
+        counts = [f"{self.right}/{self.n}", str(self.wrong), str(self.refused)]
+        return [*counts, both(self.rotation), both(self.translation), both([self.ms[0], self.slow])]
+
+
+def worse(where, ours, theirs):
+    """Sentences: fewer right than of another that had all instances, or errors that are larger, instance by instance:
+    the mean logarithm of their ratio above 2 % and above three of its standard errors."""
+    for name, peer in theirs.items():
+        if peer.n == ours.n and ours.right < peer.right:
+            yield f"{where}: {ours.right} right, {name} {peer.right}"
+        for what, column in (("rotation", 0), ("translation", 1)):
+            mine, other = ours.errors[: peer.n, column], peer.errors[: ours.n, column]
+            both = np.isfinite(mine) & np.isfinite(other) & (mine > 0) & (other > 0)
+            ratios = np.log(mine[both] / other[both])
+            if both.sum() > 9 and ratios.mean() > max(0.02, 3 * ratios.std() / np.sqrt(both.sum())):
+                yield f"{where}: errors of {what} {np.exp(ratios.mean()):.2f} times those of {name}"
+
+
+def robust(options):
+    cv2.setNumThreads(1)
+    reports = {}
+    for given in options.ours:
+        name, path = given.split("=", 1)
+        with open(path, encoding="utf-8") as file:
+            reports[f"flashreg, {name}"] = json.load(file)
+    first = next(iter(reports.values()))
+    limits, threshold = first["limits"], first["threshold_px"]
+    print(f"PoseLib {poselib.__version__}, OpenCV {cv2.__version__}, flashreg {first['version']}; threshold {threshold} px; "
+          f"right: answered (flashreg: status ok), within {limits['rotation_deg']} degrees and {100 * limits['depth_share']:g} % of the median depth or "
+          f"{limits['direction_deg']} degrees of the direction; wrong: answered and not right; errors of all poses, trusted or not\n")
+    heads = ["problem", "n", "outliers %", "solver", "right", "wrong", "refused", "rotation p50, p90 deg",
+             "translation p50, p90 % or deg", "ms p50, p99"]
+    print("|", " | ".join(heads), "|\n" + "|---" * len(heads) + "|")
+    remarks, kept = [], []
+    for index, line in enumerate(first["lines"]):
+        problem, n, share = line["problem"], line["name"], 100 * line["outliers"]
+        ours = {}
+        for name, report in reports.items():
+            own = report["lines"][index]
+            if (own["problem"], own["name"], own["outliers"]) != (problem, n, line["outliers"]):
+                sys.exit(f"{name} has other lines")
+            ok = np.array([o["status"] == "ok" for o in own["outcomes"]])
+            ours[name] = Figures(problem, of_ours(own), limits, ok)
+        theirs = {}
+        for name, make in PEERS[problem].items():
+            theirs[name] = Figures(problem, of_peer(make, problem, options.folder, line, threshold, options.seconds), limits)
+        for name, figures in [*ours.items(), *theirs.items()]:
+            print("|", " | ".join([problem, n, f"{share:g}", name, *figures.cells()]), "|", flush=True)
+            about = {"problem": problem, "n": int(n), "outliers": line["outliers"], "solver": name}
+            kept.append({**about, **vars(figures), "errors": figures.errors.tolist()})
+        for name, figures in ours.items():
+            remarks += worse(f"{name}, {problem}, n = {n}, {share:g} %", figures, theirs)
+    print("\nWorse than the best of the others:" if remarks else "\nNowhere worse than the best of the others.")
+    print("\n".join(f"- {remark}" for remark in remarks))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(kept, file)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flashreg", default="target/release/flashreg")
@@ -404,6 +649,12 @@ def main():
     part = parts.add_parser("phcpack")
     part.add_argument("systems", nargs="*")
     part.set_defaults(run=beside_phcpack)
+    part = parts.add_parser("robust")
+    part.add_argument("folder", metavar="FOLDER")
+    part.add_argument("ours", nargs="+", metavar="NAME=FILE.json")
+    part.add_argument("--json", metavar="FILE")
+    part.add_argument("--seconds", type=float, default=30, help="for each other solver and line (30)")
+    part.set_defaults(run=robust)
     options = parser.parse_args()
     options.run(options)
 

@@ -1,7 +1,8 @@
-// Every kernel of the registration: one module.
+// Every kernel of registration and estimation: one module.
 #include "fog.cu"
 #include "sog.cu"
 #include "bound.cu"
 #include "cliques.cu"
 #include "hypotheses.cu"
 #include "examine.cu"
+#include "estimate.cu"

@@ -3,56 +3,7 @@
 // operation by operation; sums over correspondences are whole numbers, so their order is free.
 #ifndef FLASHREG_HYPOTHESES_CU
 #define FLASHREG_HYPOTHESES_CU
-#include "common.cuh"
-
-struct Triad {
-    double v[3];
-};
-
-__device__ inline Triad minus(const Triad& a, const Triad& b) {
-    return {{a.v[0] - b.v[0], a.v[1] - b.v[1], a.v[2] - b.v[2]}};
-}
-
-__device__ inline double dot(const Triad& a, const Triad& b) {
-    return (a.v[0] * b.v[0] + a.v[1] * b.v[1]) + a.v[2] * b.v[2];
-}
-
-__device__ inline Triad cross(const Triad& a, const Triad& b) {
-    return {{a.v[1] * b.v[2] - a.v[2] * b.v[1], a.v[2] * b.v[0] - a.v[0] * b.v[2],
-             a.v[0] * b.v[1] - a.v[1] * b.v[0]}};
-}
-
-__device__ inline Triad centroid(const Triad* p) {
-    Triad c;
-    for (int k = 0; k < 3; ++k) c.v[k] = ((p[0].v[k] + p[1].v[k]) + p[2].v[k]) / 3.0;
-    return c;
-}
-
-// Above zero and finite; false for NaN.
-__device__ inline bool is_positive(double value) { return value > 0.0 && value <= 1.7976931348623157e308; }
-
-struct TriangleFrame {
-    Triad x, y, z;
-    double height;
-};
-
-// Right-handed frame of a triangle: x along the first side, z normal to the plane.
-__device__ inline bool frame_of(const Triad* p, TriangleFrame& f) {
-    const Triad e1 = minus(p[1], p[0]), e2 = minus(p[2], p[0]), e3 = minus(p[2], p[1]);
-    const Triad n = cross(e1, e2);
-    const double area2 = __dsqrt_rn(dot(n, n));
-    const double side = __dsqrt_rn(dot(e1, e1));
-    const double second = __dsqrt_rn(dot(e2, e2)), third = __dsqrt_rn(dot(e3, e3));
-    const double longest = fmax(fmax(side, second), third);
-    if (!is_positive(area2) || !is_positive(side)) return false;
-    for (int k = 0; k < 3; ++k) {
-        f.x.v[k] = e1.v[k] / side;
-        f.z.v[k] = n.v[k] / area2;
-    }
-    f.y = cross(f.z, f.x);
-    f.height = area2 / longest;
-    return true;
-}
+#include "triad.cuh"
 
 // The other lane's number, of a pair.
 __device__ inline double other(double value) { return __shfl_xor_sync(FULL, value, 1); }

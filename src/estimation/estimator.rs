@@ -1,13 +1,14 @@
 //! Chooses the solver and the backend and runs estimations.
 
 use super::absolute::Absolute;
+use super::backend::Backend;
 use super::consensus::{Clock, Consensus};
 use super::judge::{Judge, Task};
 use super::model::{Model, Search, Stop};
 use super::relative::Relative;
-use super::search::CpuSearch;
 use super::{AbsoluteProblem, Estimation, Reason, RelativeProblem};
 use crate::geometry::Pose;
+use crate::gpu::device::DeviceMemory;
 use crate::params::Params;
 use crate::registration::lanes::Deadline;
 use crate::registration::BackendError;
@@ -15,12 +16,16 @@ use crate::status::Status;
 use std::sync::Arc;
 
 /// Runs estimations. Memory is made for `camera.max_correspondences` and reused.
+///
+/// A CUDA error during an estimation gives [`Status::GpuFault`] for that frame. The backend is then made anew.
+/// If it cannot be, and after the second error, the CPU takes its place; or, with `backend.on_fault` exit, the
+/// GPU stays lost ([`Estimator::lost`]) and every frame is a fault.
 pub struct Estimator {
     pool: Arc<rayon::ThreadPool>,
     capacity: usize,
     absolute: Absolute,
     relative: Relative,
-    search: CpuSearch<Pose>,
+    search: Backend,
     consensus: Consensus<Pose>,
     judge: Judge<Pose>,
     result: Estimation,
@@ -41,7 +46,7 @@ impl Estimator {
             capacity,
             absolute: Absolute::with_capacity(capacity),
             relative: Relative::with_capacity(capacity),
-            search: CpuSearch::new(pool.clone()),
+            search: Backend::new(params, pool.clone())?,
             pool,
             consensus: Consensus::with_capacity(capacity),
             judge: Judge::with_capacity(capacity),
@@ -62,6 +67,7 @@ impl Estimator {
                 clock.lap(|s| &mut s.sample);
                 run(absolute, search, consensus, judge, params, &mut clock, result);
             });
+            search.settle();
         } else {
             self.refuse(n);
         }
@@ -80,6 +86,7 @@ impl Estimator {
                 clock.lap(|s| &mut s.sample);
                 run(relative, search, consensus, judge, params, &mut clock, result);
             });
+            search.settle();
         } else {
             self.refuse(n);
         }
@@ -93,17 +100,27 @@ impl Estimator {
 
     /// `cpu` or `cuda`.
     pub fn backend(&self) -> &'static str {
-        "cpu"
+        self.search.kind()
     }
 
-    /// Why this backend was chosen.
+    /// Why this backend was chosen, for the log and `/diagnostics`; for CUDA also the device.
     pub fn why(&self) -> &str {
-        "estimation runs on the CPU"
+        self.search.why()
     }
 
-    /// Why the GPU is lost for good, with `backend.on_fault` exit.
+    /// Memory of the device that the CUDA backend takes; none with the CPU.
+    pub fn memory(&self) -> Option<DeviceMemory> {
+        self.search.memory()
+    }
+
+    /// Why the GPU is lost for good, with `backend.on_fault` exit: the program should end.
     pub fn lost(&self) -> Option<&str> {
-        None
+        self.search.faults().lost()
+    }
+
+    /// Errors of the GPU so far.
+    pub fn faults(&self) -> u64 {
+        self.search.faults().count()
     }
 }
 

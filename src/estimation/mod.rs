@@ -11,9 +11,12 @@
 //! most one whatever the camera: see [`Sight`].
 
 mod absolute;
+mod backend;
 mod columns;
 mod consensus;
 mod estimator;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod judge;
 mod model;
 mod problem;
@@ -24,6 +27,8 @@ mod rotation;
 mod sampler;
 mod scene;
 mod search;
+#[cfg(feature = "cuda")]
+mod self_test;
 pub mod solvers;
 mod unique;
 

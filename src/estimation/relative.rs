@@ -115,6 +115,11 @@ impl Relative {
         }
     }
 
+    /// The rows that are kept.
+    pub fn kept(&self) -> &[Row] {
+        &self.rows
+    }
+
     /// The numbers of the rows in single precision: current bearing, reference bearing, tangents of the current,
     /// of the reference (column by column), sum of the thresholds as angles.
     pub fn columns(&self) -> &Columns<19> {

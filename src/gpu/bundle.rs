@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 const MAIN: &str = "all.cu";
 /// The sources; the first is compiled and includes the others.
-const SOURCES: [(&str, &str); 12] = [
+const SOURCES: [(&str, &str); 20] = [
     (MAIN, include_str!("../../kernels/all.cu")),
     ("common.cuh", include_str!("../../kernels/common.cuh")),
     ("fog.cu", include_str!("../../kernels/fog.cu")),
@@ -32,6 +32,14 @@ const SOURCES: [(&str, &str); 12] = [
     ("refine.cu", include_str!("../../kernels/refine.cu")),
     ("examine.cu", include_str!("../../kernels/examine.cu")),
     ("frame.cu", include_str!("../../kernels/frame.cu")),
+    ("triad.cuh", include_str!("../../kernels/triad.cuh")),
+    ("sights.cuh", include_str!("../../kernels/sights.cuh")),
+    ("p3p.cuh", include_str!("../../kernels/p3p.cuh")),
+    ("polynomial.cuh", include_str!("../../kernels/polynomial.cuh")),
+    ("five_point.cuh", include_str!("../../kernels/five_point.cuh")),
+    ("absolute.cuh", include_str!("../../kernels/absolute.cuh")),
+    ("relative.cuh", include_str!("../../kernels/relative.cuh")),
+    ("estimate.cu", include_str!("../../kernels/estimate.cu")),
 ];
 const REGISTRATION: Program = Program { sources: &SOURCES, options: &[] };
 /// Header of all kernels.

@@ -11,6 +11,9 @@ pub mod context;
 pub mod cublas;
 pub mod device;
 mod error;
+pub mod fallback;
+#[cfg(all(test, feature = "cuda"))]
+pub(crate) mod host;
 #[cfg(feature = "cuda")]
 pub mod nvrtc;
 

@@ -3,8 +3,10 @@
 use super::cpu::Cpu;
 use super::{Problem, Reason, Registration};
 use crate::gpu::device::DeviceMemory;
+pub use crate::gpu::fallback::BackendError;
+use crate::gpu::fallback::{self, Faults, Next};
 use crate::gpu::GpuError;
-use crate::params::{BackendChoice, OnFault, Params};
+use crate::params::Params;
 use crate::status::Status;
 
 /// Something that registers: the same numbers out of every one.
@@ -43,19 +45,8 @@ pub(super) trait Backend: Send {
     }
 }
 
-/// Why a backend cannot be had.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum BackendError {
-    /// CUDA was asked for and is not there.
-    #[error("backend.kind is cuda, but {0}")]
-    NoCuda(String),
-    /// The thread pool could not be made.
-    #[error("cannot start the threads of the CPU backend: {0}")]
-    Threads(String),
-}
-
-/// The CUDA backend, tested, and what was taken.
-type Made = (Box<dyn Backend>, String);
+/// A CUDA backend.
+type Made = fallback::Made<Box<dyn Backend>>;
 
 #[cfg(feature = "cuda")]
 fn cuda(params: &Params) -> Result<Made, GpuError> {
@@ -88,20 +79,16 @@ pub struct Registrar {
     start: Params,
     /// Makes the CUDA backend anew.
     remake: fn(&Params) -> Result<Made, GpuError>,
-    faults: u64,
-    lost: Option<String>,
+    faults: Faults,
 }
 
 impl Registrar {
     /// Chooses the backend (`backend.kind`) and makes its memory.
     pub fn new(params: &Params) -> Result<Self, BackendError> {
-        let (backend, why): (Box<dyn Backend>, _) = match params.backend.kind {
-            BackendChoice::Cpu => (Box::new(Cpu::start(params)?), "backend.kind is cpu".to_owned()),
-            BackendChoice::Cuda => cuda(params).map_err(|e| BackendError::NoCuda(e.to_string()))?,
-            BackendChoice::Auto => match cuda(params) {
-                Ok(made) => made,
-                Err(e) => (Box::new(Cpu::start(params)?), e.to_string()),
-            },
+        let (made, why) = fallback::choose(params.backend.kind, || cuda(params))?;
+        let backend = match made {
+            Some(made) => made,
+            None => Box::new(Cpu::start(params)?),
         };
         Ok(Self {
             backend,
@@ -111,8 +98,7 @@ impl Registrar {
             results: Vec::new(),
             start: params.clone(),
             remake: cuda,
-            faults: 0,
-            lost: None,
+            faults: Faults::default(),
         })
     }
 
@@ -183,47 +169,17 @@ impl Registrar {
 
     /// After an error of the backend: the same anew, once, then what `backend.on_fault` says.
     fn replace(&mut self, error: &GpuError) {
-        if self.lost.is_some() {
-            return;
-        }
-        // They hold the failed context.
+        // The failed context, which the twins hold too, has to go before a new one is made.
         self.twins.clear();
-        self.faults += 1;
-        log::error!("the CUDA backend failed: {error}");
-        let again = match self.faults {
-            1 => self.made_anew(error),
-            _ => Err(format!("CUDA failed {} times, last: {error}", self.faults)),
-        };
-        let why = match again {
-            Ok(()) => return,
-            Err(why) => why,
-        };
-        if self.start.backend.on_fault == OnFault::Exit {
-            log::error!("the GPU is lost: {why}");
-            // Nothing is left to be asked of it.
-            self.backend = Box::new(Gone);
-            self.lost = Some(why);
-            return;
-        }
-        match Cpu::start(&self.start) {
-            Ok(cpu) => {
-                log::error!("the CPU takes over: {why}");
-                self.backend = Box::new(cpu);
-                self.why = why;
-            }
-            Err(e) => log::error!("{e}"),
-        }
-    }
-
-    fn made_anew(&mut self, error: &GpuError) -> Result<(), String> {
-        // The failed context has to go before a new one is made.
         self.backend = Box::new(Gone);
-        let (backend, what) =
-            (self.remake)(&self.start).map_err(|e| format!("CUDA failed ({error}) and then: {e}"))?;
-        self.backend = backend;
-        self.why = format!("{what}; made anew after: {error}");
-        log::warn!("the CUDA backend was made anew");
-        Ok(())
+        match self.faults.next(error, self.start.backend.on_fault, || (self.remake)(&self.start)) {
+            Next::Cuda(backend, why) => (self.backend, self.why) = (backend, why),
+            Next::Cpu(why) => match Cpu::start(&self.start) {
+                Ok(cpu) => (self.backend, self.why) = (Box::new(cpu), why),
+                Err(e) => log::error!("{e}"),
+            },
+            Next::Nothing => {}
+        }
     }
 
     /// `cpu` or `cuda`.
@@ -248,12 +204,12 @@ impl Registrar {
 
     /// Why the GPU is lost for good, with `backend.on_fault` exit: the program should end.
     pub fn lost(&self) -> Option<&str> {
-        self.lost.as_deref()
+        self.faults.lost()
     }
 
     /// Errors of the GPU so far.
     pub fn faults(&self) -> u64 {
-        self.faults
+        self.faults.count()
     }
 }
 
@@ -280,6 +236,7 @@ impl Backend for Gone {
 mod tests {
     use super::*;
     use crate::geometry::Point;
+    use crate::params::{BackendChoice, OnFault};
     use crate::registration::Correspondence;
 
     fn lost() -> GpuError {

@@ -4,7 +4,7 @@
 //! machine. [`scene`] and [`world`] make the surroundings, [`motion`], [`sensors`] and [`camera`] what
 //! is measured in them, [`matching`] the correspondences, [`mod@write`] the files; [`faults`] go wrong
 //! on order. Every noise and error level stands in `config/simulation.yaml` with its source and is
-//! read by [`levels`]. [`planted`] makes plain problems for measuring, without a place.
+//! read by [`levels`]. [`planted`] and [`sights`] make plain problems for measuring, without a place.
 
 mod building;
 pub mod camera;
@@ -19,6 +19,7 @@ mod random;
 pub mod route;
 pub mod scene;
 pub mod sensors;
+pub mod sights;
 mod tunnel;
 mod warehouse;
 pub mod world;

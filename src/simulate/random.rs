@@ -10,6 +10,7 @@ use rand_pcg::Pcg64Mcg;
 pub(super) enum Purpose {
     Scene = 1,
     People = 2,
+    Sights = 100,
     Mapping = 3,
     Beams = 4,
     Sweep = 5,

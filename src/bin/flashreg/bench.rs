@@ -1,5 +1,6 @@
 //! `flashreg bench`: how long a registration takes, as a whole and stage by stage.
 
+use super::bench_camera::BenchCamera;
 use super::bench_registration::BenchRegistration;
 use super::params::{Choice, Preset};
 use super::{say, write_json};
@@ -65,6 +66,8 @@ pub struct Bench {
 enum Of {
     /// Measure over folders of real pairs how often the pose is right, and how exact.
     Registration(BenchRegistration),
+    /// Measure poses of a camera from planted features: how often right, how exact, how fast.
+    Camera(BenchCamera),
 }
 
 /// What a line measures.
@@ -133,8 +136,10 @@ struct Batch {
 
 impl Bench {
     pub fn run(self) -> anyhow::Result<()> {
-        if let Some(Of::Registration(registration)) = self.of {
-            return registration.run();
+        match self.of {
+            Some(Of::Registration(registration)) => return registration.run(),
+            Some(Of::Camera(camera)) => return camera.run(),
+            None => {}
         }
         let params = self.choice.params_on(self.backend.as_deref(), self.choice.preset)?;
         let subjects = self.subjects(&params)?;

@@ -2,6 +2,7 @@
 
 mod bag;
 mod bench;
+mod bench_camera;
 mod bench_pairs;
 mod bench_registration;
 mod doctor;

@@ -2,13 +2,11 @@
 //! other (`tests/support/lanes/lanes.h`), against the tracker of the CPU.
 
 use super::*;
+use crate::gpu::host::{compile, run};
 use crate::homotopy::distinct::Distinct;
 use crate::homotopy::follow::follow;
 use crate::homotopy::problems::find;
 use crate::homotopy::program;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 fn bytes_of(numbers: &[Z]) -> Vec<u8> {
     numbers.iter().flat_map(|z| [z.re.to_le_bytes(), z.im.to_le_bytes()].concat()).collect()
@@ -22,54 +20,11 @@ fn bytes_as<T: Number>(numbers: &[Z]) -> Vec<u8> {
     }
 }
 
-fn compiler() -> Option<&'static str> {
-    ["c++", "g++", "clang++"]
-        .into_iter()
-        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success()))
-}
-
-fn compile(folder: &Path, program: &str, headers: &[(&str, &str)], options: &[&str]) -> Option<PathBuf> {
-    let Some(compiler) = compiler() else {
-        println!("skipped: no C++ compiler");
-        return None;
-    };
-    for (name, text) in headers {
-        std::fs::write(folder.join(name), text).expect("written");
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let source = root.join("tests/support/lanes").join(program);
-    let program = folder.join("program");
-    let output = Command::new(compiler)
-        .args(["-std=c++17", "-O1", "-ffp-contract=off", "-w"])
-        .args(if cfg!(target_arch = "x86_64") { &["-mfma"][..] } else { &[] })
-        .arg("-I")
-        .arg(folder)
-        .arg("-I")
-        .arg(root.join("kernels"))
-        .args(options)
-        .arg(source)
-        .arg("-o")
-        .arg(&program)
-        .output()
-        .expect("the compiler runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(program)
-}
-
 fn bytes_of_settings(settings: DeviceSettings) -> Vec<u8> {
     let DeviceSettings { tolerance, contraction, min_step, infinity, end_zone, brief, bow, max_steps } =
         settings;
     let reals = [tolerance, contraction, min_step, infinity, end_zone, brief, bow];
     reals.iter().flat_map(|v| v.to_le_bytes()).chain(max_steps.to_le_bytes()).collect()
-}
-
-fn run(program: &Path, input: &[u8]) -> Vec<u8> {
-    let mut child =
-        Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
-    child.stdin.take().expect("an input").write_all(input).expect("written");
-    let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success());
-    output.stdout
 }
 
 /// What the kernels wrote.

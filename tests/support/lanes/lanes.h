@@ -135,6 +135,13 @@ inline bool __any_sync(unsigned mask, bool says) { return __ballot_sync(mask, sa
 
 inline int __ffs(unsigned value) { return __builtin_ffs((int)value); }
 inline int __popc(unsigned value) { return __builtin_popcount(value); }
+inline double __dsqrt_rn(double a) { return std::sqrt(a); }
+// As on the device: towards zero, and at the ends of the range what lies beyond.
+inline unsigned __float2uint_rz(float a) { return a > 0.0f ? a < 4294967296.0f ? (unsigned)a : 0xffffffffu : 0; }
+template <class T>
+inline T __ldg(const T* at) {
+    return *at;
+}
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 template <class To, class From>
