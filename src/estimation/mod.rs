@@ -13,7 +13,9 @@
 mod estimator;
 mod problem;
 mod result;
+mod triangulate;
 
 pub use estimator::Estimator;
 pub use problem::{AbsoluteProblem, AbsoluteRow, RelativeProblem, RelativeRow, Sight};
 pub use result::{Estimation, Reason, StageTimes};
+pub use triangulate::{Triangulated, TriangulationProblem, Triangulator};
