@@ -11,11 +11,12 @@
 //! most one whatever the camera: see [`Sight`].
 
 mod estimator;
+pub mod pnp;
 mod problem;
 mod result;
 mod triangulate;
 
 pub use estimator::Estimator;
-pub use problem::{AbsoluteProblem, AbsoluteRow, RelativeProblem, RelativeRow, Sight};
+pub use problem::{AbsoluteProblem, AbsoluteRow, Intrinsics, RelativeProblem, RelativeRow, Sight};
 pub use result::{Estimation, Reason, StageTimes};
 pub use triangulate::{Triangulated, TriangulationProblem, Triangulator};

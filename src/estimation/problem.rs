@@ -59,17 +59,28 @@ pub struct RelativeRow {
     pub id: Option<u32>,
 }
 
+/// What is known of a camera for problems that seek the rest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Intrinsics {
+    /// Focal length, px; a guess where it is sought.
+    pub focal: f64,
+    /// Principal point, px: column, row.
+    pub centre: [f64; 2],
+}
+
 /// Features of one view matched with known points. The buffer is reused from frame to frame.
 #[derive(Debug, Clone, Default)]
 pub struct AbsoluteProblem {
     rows: Vec<AbsoluteRow>,
     up: Option<[Vector; 2]>,
+    intrinsics: Option<Intrinsics>,
 }
 
 /// Features of one view matched with those of another. The buffer is reused from frame to frame.
 #[derive(Debug, Clone, Default)]
 pub struct RelativeProblem {
     rows: Vec<RelativeRow>,
+    intrinsics: Option<Intrinsics>,
 }
 
 /// The heaviest `max` of some rows, ties by their order, in their order; how many were dropped.
@@ -89,13 +100,14 @@ fn keep_heaviest<T>(rows: &mut Vec<T>, max: usize, weight: impl Fn(&T) -> f32) -
 impl AbsoluteProblem {
     /// Room for `n` rows.
     pub fn with_capacity(n: usize) -> Self {
-        Self { rows: Vec::with_capacity(n), up: None }
+        Self { rows: Vec::with_capacity(n), ..Self::default() }
     }
 
     /// Empties it and keeps the memory.
     pub fn clear(&mut self) {
         self.rows.clear();
         self.up = None;
+        self.intrinsics = None;
     }
 
     /// Adds a row. `false`: refused, a coordinate of the point is not finite or the weight is not above zero.
@@ -122,6 +134,16 @@ impl AbsoluteProblem {
         self.up
     }
 
+    /// What is known of the camera: problems that do not know all of it need it beside the pixels.
+    pub fn set_intrinsics(&mut self, intrinsics: Intrinsics) {
+        self.intrinsics = Some(intrinsics);
+    }
+
+    /// See [`AbsoluteProblem::set_intrinsics`].
+    pub fn intrinsics(&self) -> Option<Intrinsics> {
+        self.intrinsics
+    }
+
     /// The rows in their order.
     pub fn rows(&self) -> &[AbsoluteRow] {
         &self.rows
@@ -131,12 +153,13 @@ impl AbsoluteProblem {
 impl RelativeProblem {
     /// Room for `n` rows.
     pub fn with_capacity(n: usize) -> Self {
-        Self { rows: Vec::with_capacity(n) }
+        Self { rows: Vec::with_capacity(n), ..Self::default() }
     }
 
     /// Empties it and keeps the memory.
     pub fn clear(&mut self) {
         self.rows.clear();
+        self.intrinsics = None;
     }
 
     /// Adds a row. `false`: refused, the weight is not above zero.
@@ -151,6 +174,16 @@ impl RelativeProblem {
     /// Keeps the heaviest `max`, ties by their order; returns how many were dropped.
     pub fn keep_heaviest(&mut self, max: usize) -> usize {
         keep_heaviest(&mut self.rows, max, |row| row.weight)
+    }
+
+    /// What is known of the camera of both views: problems that do not know all of it need it beside the pixels.
+    pub fn set_intrinsics(&mut self, intrinsics: Intrinsics) {
+        self.intrinsics = Some(intrinsics);
+    }
+
+    /// See [`RelativeProblem::set_intrinsics`].
+    pub fn intrinsics(&self) -> Option<Intrinsics> {
+        self.intrinsics
     }
 
     /// The rows in their order.
