@@ -99,6 +99,8 @@ named!(
         DroppedNonFinite = "dropped_rows.non_finite",
         /// Rows dropped because the weight is zero, negative or not a number.
         DroppedWeight = "dropped_rows.weight",
+        /// Rows dropped because a pixel is outside the image, or no ray of the camera has it.
+        DroppedPixel = "dropped_rows.pixel",
         /// Rows beyond max_correspondences.
         TruncatedRows = "truncated_rows",
         /// Times that the clock or the stamps jumped back.

@@ -6,10 +6,10 @@ mod common;
 use common::{encode_transforms, honest_rows, Cloud, Field, SIX};
 use flashreg::geometry::Point;
 use flashreg::messages::cdr::CdrReader;
-use flashreg::messages::correspondences::{CorrespondenceView, Dropped};
+use flashreg::messages::correspondences::CorrespondenceView;
 use flashreg::messages::point_cloud::PointCloudView;
 use flashreg::messages::transforms::TransformsView;
-use flashreg::messages::{MessageError, Stamp};
+use flashreg::messages::{Dropped, MessageError, Stamp};
 use flashreg::registration::{Correspondence, Problem};
 use flashreg::status::{Counter, Status};
 
@@ -167,7 +167,7 @@ fn unusable_rows_are_dropped_and_counted_by_cause() {
     rows[6][4] = f64::INFINITY;
     rows[7][2] = f64::NEG_INFINITY;
     let (kept, dropped) = read(&Cloud::new(&fields, &rows)).expect("readable");
-    assert_eq!(dropped, Dropped { non_finite: 3, weight: 4 });
+    assert_eq!(dropped, Dropped { non_finite: 3, weight: 4, pixel: 0 });
     let kept_first = rows[0][0] as f32;
     assert_eq!((kept.len(), kept[0].source.x as f32), (5, kept_first));
 }

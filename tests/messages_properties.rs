@@ -5,10 +5,10 @@ mod common;
 use common::{encode_transforms, honest_rows, recorded, Cloud, SIX};
 use flashreg::localizer::transforms::TransformBuffer;
 use flashreg::localizer::{Localizer, PoseSample};
-use flashreg::messages::correspondences::{CorrespondenceView, Dropped};
+use flashreg::messages::correspondences::CorrespondenceView;
 use flashreg::messages::point_cloud::PointCloudView;
 use flashreg::messages::transforms::{TransformSample, TransformsView};
-use flashreg::messages::Stamp;
+use flashreg::messages::{Dropped, Stamp};
 use flashreg::params::Params;
 use flashreg::registration::Problem;
 use proptest::prelude::*;
@@ -35,8 +35,8 @@ fn read_all(cdr: &[u8]) {
     for force in [false, true] {
         if let Ok(view) = CorrespondenceView::parse(cdr, force) {
             let mut problem = Problem::default();
-            let Dropped { non_finite, weight } = view.fill(&mut problem);
-            assert_eq!(problem.len() + non_finite + weight, view.len());
+            let Dropped { non_finite, weight, .. } = view.fill(&mut problem);
+            assert_eq!(problem.len() + non_finite + weight, view.cloud().len());
             assert!(problem.rows().all(|row| row.is_finite() && row.weight > 0.0));
         }
     }

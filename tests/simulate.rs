@@ -195,7 +195,7 @@ fn the_mcap_file_reads_back_as_what_was_simulated() {
                 let frame = simulation.frame(clouds);
                 clouds += 1;
                 let view = CorrespondenceView::parse(&message.data, false).expect("correspondences");
-                assert_eq!((view.frame(), view.stamp()), ("lidar", frame.stamp));
+                assert_eq!((view.cloud().frame, view.cloud().stamp), ("lidar", frame.stamp));
                 assert!(last_tick.is_some_and(|tick| tick >= frame.stamp), "odometry comes first");
                 let mut problem = Problem::default();
                 view.fill(&mut problem);

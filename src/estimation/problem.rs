@@ -1,6 +1,6 @@
 //! The input of an estimation.
 
-use crate::geometry::{Point, Vector};
+use crate::geometry::{Camera, Point, Vector};
 use nalgebra::Matrix2x3;
 
 /// A feature as a camera saw it.
@@ -21,9 +21,20 @@ pub struct Sight {
 }
 
 impl Sight {
+    /// Of a pixel of the raw image; the threshold is in pixels. `None`: no ray of the camera has it.
+    pub fn of_pixel(pixel: [f64; 2], camera: &Camera, threshold: f64) -> Option<Self> {
+        let bearing = camera.bearing(pixel)?;
+        let metric = camera.derivative(&bearing)? / threshold;
+        Some(Self { bearing, metric, pixel: Some(pixel) })
+    }
+
     /// Of a bearing (any length above zero) whose threshold is an angle, rad. `None`: not finite, or zero.
     pub fn of_bearing(bearing: &Vector, threshold: f64) -> Option<Self> {
-        let bearing = bearing.try_normalize(1e-12).filter(|b| b.iter().all(|v| v.is_finite()))?;
+        // First to a size whose square is a number.
+        let bearing = (bearing / bearing.amax()).normalize();
+        if !bearing.iter().all(|v| v.is_finite()) {
+            return None;
+        }
         // Two directions at right angles to it: from the axis that is farthest from it.
         let axis = Vector::ith(bearing.iamin(), 1.0);
         let right = axis.cross(&bearing).try_normalize(1e-12)?;

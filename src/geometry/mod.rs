@@ -1,8 +1,10 @@
-//! Rigid transforms and alignment of point sets.
+//! Rigid transforms, alignment of point sets, cameras.
 
 mod align;
+mod camera;
 
 pub use align::{align_three, align_three_about, pose_error, Moments, Pose, Vertical};
+pub use camera::{Camera, CameraError, Distortion};
 
 /// A rigid transform in double precision.
 pub type Rigid = nalgebra::Isometry3<f64>;

@@ -14,7 +14,7 @@
 
 use crate::geometry::Point;
 use crate::io::table::{self, identity, Columns, FileError};
-use crate::messages::correspondences::Dropped;
+use crate::messages::Dropped;
 use crate::registration::Correspondence;
 use std::fs::File;
 use std::io::{BufRead, BufReader};

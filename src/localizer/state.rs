@@ -248,7 +248,7 @@ impl State {
         self.counters.add(Counter::TruncatedRows, truncated as u64);
         self.frame.after_filter = self.problem.len();
         match self.problem.len() {
-            n @ 0..=2 => Err(MessageError::TooFew(n)),
+            got @ 0..=2 => Err(MessageError::TooFew { got, need: 3 }),
             _ => Ok(()),
         }
     }

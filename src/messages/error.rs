@@ -1,9 +1,10 @@
 //! Why a message was refused.
 
+use super::camera_info::CameraInfoError;
 use crate::status::{Counter, Status};
 
 /// Why a message was refused. The text begins with a fixed word that scripts may rely on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MessageError {
     /// The encapsulation header is not plain CDR (XCDR1).
     #[error("cdr_encapsulation:{0:#06x}")]
@@ -66,8 +67,13 @@ pub enum MessageError {
     #[error("empty")]
     Empty,
     /// Fewer usable rows than a pose needs.
-    #[error("too_few:{0}<3")]
-    TooFew(usize),
+    #[error("too_few:{got}<{need}")]
+    TooFew {
+        /// usable rows
+        got: usize,
+        /// rows that the pose needs
+        need: usize,
+    },
     /// The numbers make no sense in the byte order that was claimed, and do in the other one.
     #[error(
         "bad_endianness:{}: the values are absurd in this byte order and plausible in the other",
@@ -77,6 +83,12 @@ pub enum MessageError {
         /// the byte order in which they were read
         big_endian: bool,
     },
+    /// Pixels in this frame, and no calibration of its camera.
+    #[error("no_camera_info:{0}")]
+    NoCameraInfo(String),
+    /// The calibration cannot be used, or not for these pixels.
+    #[error("camera_info: {0}")]
+    CameraInfo(#[from] CameraInfoError),
 }
 
 impl MessageError {
@@ -86,7 +98,8 @@ impl MessageError {
             Self::MissingField(_) => Counter::RefusedMissingField,
             Self::BadDatatype { .. } | Self::BadCount { .. } => Counter::RefusedBadDatatype,
             Self::BadEndianness { .. } => Counter::RefusedEndianness,
-            Self::Empty | Self::TooFew(_) => Counter::RefusedTooFew,
+            Self::Empty | Self::TooFew { .. } => Counter::RefusedTooFew,
+            Self::NoCameraInfo(_) | Self::CameraInfo(_) => Counter::RefusedCameraInfo,
             Self::CdrEncapsulation(_)
             | Self::CdrTooShort { .. }
             | Self::CdrLength { .. }
@@ -99,7 +112,7 @@ impl MessageError {
     /// The status of a frame whose message is refused so.
     pub fn status(&self) -> Status {
         match self {
-            Self::Empty | Self::TooFew(_) => Status::TooFew,
+            Self::Empty | Self::TooFew { .. } => Status::TooFew,
             _ => Status::BadInput,
         }
     }

@@ -3,13 +3,17 @@
 //! A view borrows the CDR bytes of a message, checks every number in it once, and allocates
 //! nothing. Whatever the bytes are, the answer is a view or a [`MessageError`], never a panic.
 
+pub mod camera_info;
 pub mod cdr;
+mod columns;
 pub mod correspondences;
 mod error;
 pub mod point_cloud;
 pub mod poses;
+pub mod sights;
 pub mod transforms;
 
+pub use columns::Dropped;
 pub use error::MessageError;
 
 /// A time in nanoseconds: since the epoch, or since the start of a simulation.
