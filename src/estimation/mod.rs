@@ -14,6 +14,7 @@ mod estimator;
 pub mod pnp;
 mod problem;
 mod result;
+pub mod solvers;
 mod triangulate;
 
 pub use estimator::Estimator;
