@@ -2,13 +2,16 @@
 //!
 //! `FLASHREG_KINDS_SCENES=N` draws N scenes in place of a few, and prints tables with `--nocapture`.
 
-use flashreg::estimation::{Sight, TriangulationProblem, Triangulator};
-use flashreg::geometry::{Pose, Vector};
+use flashreg::estimation::{
+    AbsoluteProblem, AbsoluteRow, Estimation, Estimator, Intrinsics, Reason, Sight, TriangulationProblem,
+    Triangulator,
+};
+use flashreg::geometry::{pose_error, Pose, Vector};
 use flashreg::homotopy::problems::Random;
 use flashreg::homotopy::Backend;
-use flashreg::params::CameraSolver;
-use flashreg::status::PointStatus;
-use nalgebra::Matrix2x3;
+use flashreg::params::{CameraProblem, CameraSolver, Params};
+use flashreg::status::{PointStatus, Status};
+use nalgebra::{Matrix2x3, Rotation3, Vector2};
 use std::time::Instant;
 
 /// Focal length and inlier threshold, px.
@@ -140,4 +143,216 @@ fn points_that_cannot_be_told_are_named() {
     assert!(!problem.push(&[(0, sight), (0, sight)]));
     assert!(!problem.push(&[(0, sight), (2, sight)]));
     assert!(problem.is_empty());
+}
+
+/// A camera and how it moves.
+#[derive(Clone, Copy)]
+struct Truth {
+    camera_t_map: Pose,
+    focal: f64,
+    /// Of the division model, per square of focal lengths.
+    distortion: f64,
+    /// Angular rate and velocity of the camera per focal length of rows.
+    motion: [Vector; 2],
+}
+
+impl Truth {
+    fn new(problem: CameraProblem, random: &mut Random) -> Self {
+        let rotation = random.rotation().to_rotation_matrix().into_inner();
+        let moves = matches!(problem, CameraProblem::RollingShutter | CameraProblem::RollingShutterLinear);
+        let size = if moves { 1.0 } else { 0.0 };
+        Self {
+            camera_t_map: Pose { rotation, translation: random.vector(3.0) },
+            focal: FOCAL,
+            distortion: if problem == CameraProblem::FocalRadial { -0.2 } else { 0.0 },
+            motion: [random.vector(0.04 * size), random.vector(0.1 * size)],
+        }
+    }
+
+    /// The pixel of a point of the map, from the principal point.
+    fn see(&self, point: &Vector) -> Option<Vector2<f64>> {
+        let still = self.camera_t_map.apply(point);
+        let mut image = still.xy() / still.z;
+        for _ in 0..50 {
+            // The camera turns and moves, what it sees the other way.
+            let turn = Rotation3::new(-self.motion[0] * image.y);
+            let seen = turn * still - self.motion[1] * image.y;
+            let ideal = seen.xy() / seen.z;
+            let root = (1.0 - 4.0 * self.distortion * ideal.norm_squared()).sqrt();
+            image = ideal * (2.0 / (1.0 + root));
+        }
+        (still.z > 0.5 && image.x.abs() < 0.6 && image.y.abs() < 0.45).then_some(image * self.focal)
+    }
+
+    /// A point that it sees.
+    fn point(&self, random: &mut Random) -> Vector {
+        let back = self.camera_t_map.rotation.transpose();
+        back * (random.seen() - self.camera_t_map.translation)
+    }
+}
+
+/// Rows of a camera, a share of them wrong, noise in px; intrinsics with a focal length that is only a guess.
+fn problem(
+    truth: &Truth,
+    n: usize,
+    outliers: f64,
+    noise: f64,
+    guess: f64,
+    random: &mut Random,
+    mut point: impl FnMut(&mut Random) -> Vector,
+) -> AbsoluteProblem {
+    let mut problem = AbsoluteProblem::with_capacity(n);
+    let wrong = (n as f64 * outliers).round() as usize;
+    let mut tries = 0;
+    while problem.rows().len() < n && tries < 100 * n {
+        tries += 1;
+        let at = point(random);
+        let seen_at = if problem.rows().len() < wrong { truth.point(random) } else { at };
+        let (Some(_), Some(mut pixel)) = (truth.see(&at), truth.see(&seen_at)) else { continue };
+        pixel += Vector2::new(random.normal(noise), random.normal(noise));
+        let ray = Vector::new(pixel.x / guess, pixel.y / guess, 1.0);
+        let (bearing, size) = (ray.normalize(), ray.norm());
+        let metric = Matrix2x3::new(1.0, 0.0, -ray.x, 0.0, 1.0, -ray.y) * (size * guess / THRESHOLD);
+        let sight = Sight { bearing, metric, pixel: Some([pixel.x + 320.0, pixel.y + 240.0]) };
+        problem.push(AbsoluteRow { sight, point: at.into(), weight: 1.0, id: None });
+    }
+    problem.set_intrinsics(Intrinsics { focal: [guess; 2], centre: [320.0, 240.0] });
+    problem
+}
+
+fn params(problem: CameraProblem) -> Params {
+    let mut params = Params::default();
+    params.camera.problem = problem;
+    params.camera.inlier_threshold_px = THRESHOLD;
+    params
+}
+
+fn estimator(params: &Params) -> Estimator {
+    Estimator::new(params).expect("an estimator")
+}
+
+/// Rotation, rad; place, m; focal length, relative; motion, of its size in rows of a focal length.
+fn errors(found: &Estimation, truth: &Truth) -> [f64; 4] {
+    let Some(pose) = found.target_t_source else { return [f64::INFINITY; 4] };
+    let (turn, place) = pose_error(&pose, &truth.camera_t_map.to_rigid().inverse());
+    let focal = found.focal.map_or(0.0, |f| (f / truth.focal - 1.0).abs());
+    let motion = found.motion.map_or(0.0, |motion| {
+        (motion[0] * truth.focal - truth.motion[0]).norm()
+            + (motion[1] * truth.focal - truth.motion[1]).norm()
+    });
+    [turn, place, focal, motion]
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The kinds, with the outlier shares at which a CPU is fast enough for a test.
+const KINDS: [(CameraProblem, bool, &[f64]); 6] = [
+    (CameraProblem::Calibrated, true, &[0.0, 0.5, 0.8]),
+    (CameraProblem::Pnp, false, &[0.0]),
+    (CameraProblem::Focal, false, &[0.0, 0.3, 0.5]),
+    (CameraProblem::FocalRadial, false, &[0.0, 0.3, 0.5]),
+    (CameraProblem::RollingShutter, false, &[0.0, 0.3]),
+    (CameraProblem::RollingShutterLinear, false, &[0.0]),
+];
+
+#[test]
+fn every_kind_finds_the_pose_among_outliers_and_is_never_wrong() {
+    println!("| problem | outliers, % | ok | wrong | rotation, mrad | place, mm | focal, % | motion | samples | ms |");
+    for (kind, upright, shares) in KINDS {
+        let params = params(kind);
+        let mut estimator = estimator(&params);
+        for outliers in shares.iter().copied() {
+            let count = scenes(3);
+            let (mut ok, mut wrong, mut samples) = (0, 0, 0);
+            let (mut all, mut times) = ([vec![], vec![], vec![], vec![]], Vec::new());
+            let mut random = Random::new(5);
+            for _ in 0..count {
+                let truth = Truth::new(kind, &mut random);
+                let guess = if kind == CameraProblem::Focal { 0.8 * FOCAL } else { FOCAL };
+                let mut input = problem(&truth, 200, outliers, 1.0, guess, &mut random, |r| truth.point(r));
+                if upright {
+                    let up = Vector::new(0.1, -0.9, 0.3).normalize();
+                    input.set_up(up, truth.camera_t_map.rotation.transpose() * up);
+                }
+                let start = Instant::now();
+                let found = estimator.absolute(&input, &params);
+                times.push(start.elapsed().as_secs_f64() * 1e3);
+                let errors = errors(found, &truth);
+                let right = errors[0] < 0.02 && errors[1] < 0.2 && errors[2] < 0.05;
+                ok += usize::from(found.status == Status::Ok && right);
+                wrong += usize::from(found.status == Status::Ok && !right);
+                samples += found.samples;
+                if found.status != Status::Ok || !right {
+                    println!(
+                        "{kind:?} {outliers}: {} {} {errors:?} {}",
+                        found.status, found.reason, found.inliers
+                    );
+                }
+                all.iter_mut().zip(errors).for_each(|(all, error)| all.push(error));
+            }
+            let [turn, place, focal, motion] = all.map(median);
+            println!(
+                "| {kind:?} | {:.0} | {ok} of {count} | {wrong} | {:.2} | {:.1} | {:.2} | {motion:.4} | {} | {:.1} |",
+                100.0 * outliers,
+                1e3 * turn,
+                1e3 * place,
+                100.0 * focal,
+                samples / count as u64,
+                median(times),
+            );
+            assert_eq!(wrong, 0, "{kind:?}, {outliers}");
+            assert!(ok * 100 >= count * 95, "{kind:?}, {outliers}: {ok} of {count}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fix_a_kind_is_named() {
+    let mut random = Random::new(9);
+    let truth = Truth::new(CameraProblem::Focal, &mut random);
+    let back = |p: Vector| truth.camera_t_map.rotation.transpose() * (p - truth.camera_t_map.translation);
+    for kind in [CameraProblem::Focal, CameraProblem::FocalRadial] {
+        let params = params(kind);
+        let mut estimator = estimator(&params);
+        // A wall that the camera looks at straight: farther away and a longer focal length look the same.
+        let wall = problem(&truth, 100, 0.0, 0.5, FOCAL, &mut random, |r| {
+            back(Vector::new(r.between(-2.0, 2.0), r.between(-1.5, 1.5), 4.0))
+        });
+        let found = estimator.absolute(&wall, &params);
+        assert_eq!((found.status, found.reason), (Status::Degenerate, Reason::Planar), "{kind:?}");
+        let line = problem(&truth, 100, 0.0, 0.5, FOCAL, &mut random, |r| {
+            back(Vector::new(0.0, 0.0, 4.0) + Vector::new(1.0, 0.4, 0.5) * r.between(-1.0, 1.0))
+        });
+        let found = estimator.absolute(&line, &params);
+        assert_eq!(found.status, Status::Degenerate, "{kind:?}: {}", found.reason);
+    }
+    let mut bare = problem(&truth, 20, 0.0, 0.5, FOCAL, &mut random, |r| truth.point(r));
+    let rows = bare.rows().to_vec();
+    bare.clear();
+    rows.iter().for_each(|row| assert!(bare.push(*row)));
+    for kind in [CameraProblem::Focal, CameraProblem::RollingShutter] {
+        let params = params(kind);
+        let found = estimator(&params).absolute(&bare, &params).clone();
+        assert_eq!((found.status, found.reason), (Status::BadInput, Reason::NoPixels), "{kind:?}");
+    }
+}
+
+#[test]
+fn pnp_of_all_rows_is_what_sampling_refines_to() {
+    let [sampled, whole] = [CameraProblem::Calibrated, CameraProblem::Pnp].map(params);
+    let mut estimators = [estimator(&sampled), estimator(&whole)];
+    let mut random = Random::new(11);
+    for n in [12, 30, 200] {
+        let truth = Truth::new(CameraProblem::Pnp, &mut random);
+        let input = problem(&truth, n, 0.0, 0.7, FOCAL, &mut random, |r| truth.point(r));
+        let a = estimators[0].absolute(&input, &sampled).clone();
+        let b = estimators[1].absolute(&input, &whole).clone();
+        let (Some(p), Some(q)) = (a.target_t_source, b.target_t_source) else { panic!("{n}: no pose") };
+        let (turn, place) = pose_error(&p, &q);
+        assert!(turn < 1e-6 && place < 1e-5, "{n}: {turn} {place}");
+        assert_eq!((a.status, b.status), (Status::Ok, Status::Ok), "{n}: {} {}", a.reason, b.reason);
+    }
 }

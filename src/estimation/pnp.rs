@@ -6,59 +6,56 @@
 //! 40 tracks whatever the number of points. With all depths one it is a cost in space; with the depths of the best
 //! pose of that, the second time, it is the reprojection error to first order.
 
-use super::AbsoluteRow;
+use super::absolute::{Absolute, Row};
+use super::kinds::library;
+use super::model::{Residuals, Scored, Search, Stop};
+use super::search::CpuSearch;
 use crate::geometry::{Pose, Vector};
-use crate::homotopy::{problems, Backend, Settings, Solver};
-use nalgebra::{Complex, Matrix3, SMatrix};
-use nalgebra::{Quaternion, UnitQuaternion};
+use crate::homotopy::{problems, Backend, Solver};
+use crate::registration::lanes::Deadline;
+use nalgebra::{Complex, Matrix3, Quaternion, SMatrix, UnitQuaternion};
+use std::sync::Arc;
 
 /// Fewest rows: three leave more than one pose with no error at all.
-pub const FEWEST: usize = 4;
+const FEWEST: usize = 4;
 
-/// Solves; holds what the homotopy needs, made once.
-pub struct Pnp {
+/// In place of samples all rows are solved, once for each load.
+pub(crate) struct PnpSearch {
     solver: Solver,
+    scores: CpuSearch<Pose>,
+    /// Poses not yet given.
+    poses: Vec<(u32, Pose)>,
 }
 
-/// A pose and what it leaves.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stationary {
-    /// `camera_t_target`.
-    pub pose: Pose,
-    /// Sum of the squares of the residuals, in thresholds; infinite if a point is behind.
-    pub cost: f64,
-}
-
-impl Pnp {
-    /// On a backend.
+impl PnpSearch {
+    /// On the threads of a pool, tracks on `backend`.
     ///
     /// # Errors
-    /// The backend that was asked for cannot be had.
-    pub fn new(backend: Backend) -> Result<Self, problems::Error> {
-        let problem =
-            problems::find("optimal_pnp").unwrap_or_else(|| unreachable!("a problem of the library"));
-        let (system, start) = problem.prepared(0)?;
-        Ok(Self {
-            solver: Solver::new(system, start, Settings::default()).on(backend, Default::default(), 1)?,
-        })
+    /// As [`library`].
+    pub fn new(pool: Arc<rayon::ThreadPool>, backend: Backend) -> Result<Self, problems::Error> {
+        let (_, solver) = library("optimal_pnp", backend, 1)?;
+        Ok(Self { solver, scores: CpuSearch::new(pool), poses: Vec::new() })
     }
 
-    /// The poses that have all points in front, of the least cost first. None: there are fewer than
-    /// [`FEWEST`] rows, or nothing fixes the pose.
-    pub fn poses(&self, rows: &[AbsoluteRow]) -> Vec<Stationary> {
+    /// All stationary poses that have all points in front, of the least reprojection error first.
+    fn poses(&self, model: &Absolute) -> Vec<(f64, Pose)> {
+        let rows = model.kept();
         let mut weights = vec![1.0; rows.len()];
-        let mut all: Vec<Stationary> = Vec::new();
+        let mut all: Vec<(f64, Pose)> = Vec::new();
         for _ in 0..2 {
             let Some(cost) = Cost::new(rows, &weights).filter(|_| rows.len() >= FEWEST) else { break };
             for solution in self.solver.solve(&[cost.parameters()], None) {
-                let poses = solution.found().filter_map(|root| cost.pose(root.point));
-                all.extend(poses.map(|pose| Stationary { pose, cost: reprojection(rows, &pose) }));
+                all.extend(solution.found().filter_map(|root| {
+                    let pose = cost.pose(root.point)?;
+                    let sum =
+                        (0..rows.len()).map(|i| model.weight(i) * model.residual2(&pose, i)).sum::<f64>();
+                    sum.is_finite().then_some((sum, pose))
+                }));
             }
-            all.retain(|one| one.cost.is_finite());
-            all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-            let Some(best) = all.first() else { break };
+            all.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((_, best)) = all.first() else { break };
             for (row, weight) in rows.iter().zip(&mut weights) {
-                let depth = row.sight.bearing.dot(&best.pose.apply(&row.point.coords));
+                let depth = row.bearing.dot(&best.apply(&row.point));
                 *weight = 1.0 / (depth * depth);
             }
         }
@@ -66,18 +63,35 @@ impl Pnp {
     }
 }
 
-/// Sum of the squares of the residuals; infinite if a point is behind.
-fn reprojection(rows: &[AbsoluteRow], pose: &Pose) -> f64 {
-    let one = |row: &AbsoluteRow| {
-        let at = pose.apply(&row.point.coords);
-        let depth = row.sight.bearing.dot(&at);
-        if depth > 0.0 {
-            (row.sight.metric * at / depth).norm_squared()
+impl Search<Absolute> for PnpSearch {
+    /// Where the tracks are followed.
+    fn name(&self) -> &'static str {
+        if self.solver.is_on_gpu() {
+            "cuda"
         } else {
-            f64::INFINITY
+            "cpu"
         }
-    };
-    rows.iter().map(one).sum()
+    }
+
+    fn load(&mut self, model: &Absolute) -> Result<(), Stop> {
+        let poses = self.poses(model);
+        self.poses.clear();
+        self.poses.extend((0..).zip(poses).map(|(slot, (_, pose))| (slot, pose)));
+        Ok(())
+    }
+
+    fn search(
+        &mut self,
+        model: &Absolute,
+        _: &[u32],
+        keep: usize,
+        best: &mut Vec<Scored<Pose>>,
+        deadline: Deadline,
+    ) -> Result<u64, Stop> {
+        let found = self.scores.rank(model, &self.poses, keep, best, deadline);
+        self.poses.clear();
+        found
+    }
 }
 
 /// The quadratic form of the cost, of points about their mean in units of their size.
@@ -96,20 +110,16 @@ fn by_columns(point: &Vector) -> SMatrix<f64, 3, 9> {
 
 impl Cost {
     /// Of rows of so much weight each; `None` if nothing fixes the translation.
-    fn new(rows: &[AbsoluteRow], weights: &[f64]) -> Option<Self> {
+    fn new(rows: &[Row], weights: &[f64]) -> Option<Self> {
         let n = rows.len() as f64;
-        let centre = rows.iter().map(|row| row.point.coords).sum::<Vector>() / n;
-        let size =
-            (rows.iter().map(|row| (row.point.coords - centre).norm_squared()).sum::<f64>() / n).sqrt();
+        let centre = rows.iter().map(|row| row.point).sum::<Vector>() / n;
+        let size = (rows.iter().map(|row| (row.point - centre).norm_squared()).sum::<f64>() / n).sqrt();
         let terms: Vec<(SMatrix<f64, 3, 9>, Matrix3<f64>)> = rows
             .iter()
             .zip(weights)
             .map(|(row, weight)| {
-                let point = (row.point.coords - centre) / size;
-                (
-                    by_columns(&point),
-                    row.sight.metric.transpose() * row.sight.metric * (weight * f64::from(row.weight)),
-                )
+                let point = (row.point - centre) / size;
+                (by_columns(&point), row.metric.transpose() * row.metric * (weight * row.weight))
             })
             .collect();
         let sum = terms.iter().fold(Matrix3::zeros(), |sum, (_, metric)| sum + metric);

@@ -73,10 +73,16 @@ pub struct RelativeRow {
 /// What is known of a camera for problems that seek the rest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Intrinsics {
-    /// Focal length, px; a guess where it is sought.
-    pub focal: f64,
+    /// Focal length along columns and rows, px; where it is sought only their ratio counts.
+    pub focal: [f64; 2],
     /// Principal point, px: column, row.
     pub centre: [f64; 2],
+}
+
+impl From<&Camera> for Intrinsics {
+    fn from(camera: &Camera) -> Self {
+        Self { focal: camera.focal(), centre: camera.center() }
+    }
 }
 
 /// Features of one view matched with known points. The buffer is reused from frame to frame.

@@ -11,9 +11,10 @@
 //!   same refinement. For two views these are all there are, so the best is the global optimum; three and four
 //!   views are tied only to their neighbours by these constraints, and the best is the best of many starts.
 
+use super::kinds::library;
 use super::Sight;
 use crate::geometry::{Point, Pose, Vector};
-use crate::homotopy::{problems, Backend, Settings, Solver};
+use crate::homotopy::{problems, Backend, Solver};
 use crate::params::CameraSolver;
 use crate::status::PointStatus;
 use nalgebra::{Complex, Matrix2x3, Matrix3, Matrix4, Vector2, Vector4};
@@ -126,11 +127,7 @@ impl Triangulator {
         let mut homotopies = Vec::new();
         if solver == CameraSolver::Homotopy {
             for name in ["triangulation_2", "triangulation_3", "triangulation_4"] {
-                if let Some(problem) = problems::find(name) {
-                    let (system, start) = problem.prepared(0)?;
-                    let solver = Solver::new(system, start, Settings::default());
-                    homotopies.push((problem, solver.on(backend, Default::default(), points)?));
-                }
+                homotopies.push(library(name, backend, points)?);
             }
         }
         Ok(Self { homotopies })
