@@ -10,12 +10,25 @@
 //! A residual is a vector of two numbers in units of the inlier threshold, so that an inlier has a length of at
 //! most one whatever the camera: see [`Sight`].
 
+mod absolute;
+mod columns;
+mod consensus;
 mod estimator;
-pub mod pnp;
+mod judge;
+mod kinds;
+mod model;
+mod pnp;
 mod problem;
+mod refine;
+mod relative;
 mod result;
+mod rotation;
+mod sampler;
+mod scene;
+mod search;
 pub mod solvers;
 mod triangulate;
+mod unique;
 
 pub use estimator::Estimator;
 pub use problem::{AbsoluteProblem, AbsoluteRow, Intrinsics, RelativeProblem, RelativeRow, Sight};

@@ -24,7 +24,7 @@ pub struct Estimation {
     pub motion: Option<[Vector; 2]>,
     /// Per row: lies within the inlier threshold under the pose.
     pub inlier_mask: Vec<bool>,
-    /// Number of inliers.
+    /// Number of inliers; rows that are the same count once.
     pub inliers: usize,
     /// Inliers that are independent evidence: far enough apart in the image, and of different points.
     pub independent_inliers: usize,
@@ -103,6 +103,9 @@ pub enum Reason {
     /// The inliers lie in a plane, which leaves what is sought open.
     #[error("planar: the inliers lie in a plane")]
     Planar,
+    /// The points are behind the camera: seen the other way round they have a pose.
+    #[error("behind: {0} points have a pose with all of them behind the camera")]
+    Behind(usize),
     /// A rotation without translation explains the two views: the direction of translation is open.
     #[error("pure_rotation: a rotation alone explains {0:.2} of the inliers")]
     PureRotation(f64),

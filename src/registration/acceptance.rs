@@ -10,7 +10,7 @@ use crate::status::Status;
 
 /// Real mismatches go to places that look alike, so they hit by chance more often than matches
 /// drawn from all targets would: walls match walls. Allowed for by this factor.
-const CLUTTER: f64 = 3.0;
+pub const CLUTTER: f64 = 3.0;
 /// A reflection that fits better than the pose by this many standard deviations is the truth.
 const MIRRORED: f64 = 2.0;
 
@@ -81,7 +81,7 @@ impl Evidence {
 }
 
 /// Upper bound (Chernoff) of log10 P(X >= k) for a Poisson variable.
-fn log10_poisson_tail(k: f64, mean: f64) -> f64 {
+pub fn log10_poisson_tail(k: f64, mean: f64) -> f64 {
     match k > mean {
         true => (k - mean - k * (k / mean).ln()) / std::f64::consts::LN_10,
         false => 0.0,

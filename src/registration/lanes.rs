@@ -35,11 +35,16 @@ pub struct Lanes<L> {
 
 impl<L: Send> Lanes<L> {
     /// `threads` threads (0: one per core), each with a lane made by `lane`.
-    pub fn new(threads: usize, mut lane: impl FnMut() -> L) -> Result<Self, rayon::ThreadPoolBuildError> {
+    pub fn new(threads: usize, lane: impl FnMut() -> L) -> Result<Self, rayon::ThreadPoolBuildError> {
         let name = |i| format!("flashreg-{i}");
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build()?;
+        Ok(Self::on(Arc::new(pool), lane))
+    }
+
+    /// The threads of a pool, each with a lane made by `lane`.
+    pub fn on(pool: Arc<rayon::ThreadPool>, mut lane: impl FnMut() -> L) -> Self {
         let lanes = (0..pool.current_num_threads()).map(|_| lane()).collect();
-        Ok(Self { pool: Arc::new(pool), lanes })
+        Self { pool, lanes }
     }
 
     /// The threads. Work that calls [`Lanes::run`] many times is best installed in them as a whole:

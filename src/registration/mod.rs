@@ -3,7 +3,7 @@
 //!
 //! [`Problem`] (input) -> [`Registrar`] -> [`Registration`] (result with a status).
 
-mod acceptance;
+pub(crate) mod acceptance;
 pub mod bounded;
 mod candidates;
 pub mod cliques;
@@ -24,7 +24,7 @@ mod registrar;
 mod result;
 #[cfg(feature = "cuda")]
 mod self_test;
-mod sums;
+pub(crate) mod sums;
 mod uncertainty;
 
 pub use problem::{Correspondence, Problem};

@@ -12,6 +12,8 @@ pub const MOST: usize = DEGREE;
 const STEPS: usize = 8;
 /// Where the equations are met so well and a step is as short, it is the last one.
 const CLOSE: f64 = 1e-11;
+/// The parallax of five points, root of the sum of squares, is taken to be no less.
+const LEAST_PARALLAX: f64 = 1e-8;
 /// A residual of more, the volume of a baseline and two bearings of length one, is no solution.
 const RESIDUAL: f64 = 1e-12;
 /// Poses that differ by less are the same.
@@ -44,11 +46,18 @@ const CUBIC: [[usize; 4]; 10] = [
 ///
 /// Essential matrices are combinations of the four that meet the epipolar constraints, three of which are
 /// eliminated by the ten cubic conditions (Nister 2004), in homogeneous shares: none has to differ from zero. The
+/// second view is turned towards the first before: with a small baseline an essential matrix is skew but for little,
+/// which is a share of its own in units of the parallax, and the conditions keep their digits. The
 /// polynomial of degree ten in the ratio of two shares is searched in [-1, 1] and so is its reverse. Newton's
 /// method on rotation and translation ends it. Where a pose with the same baseline and the rotation turned by half a
 /// turn about it has the points in front, that is the one.
 pub fn five_point(a: &[Vector; 5], b: &[Vector; 5], out: &mut [Pose; MOST]) -> usize {
-    let (a, b) = (arrays(a), arrays(b));
+    let (a, mut b) = (arrays(a), arrays(b));
+    let Some(turn) = turn(&a, &b) else { return 0 };
+    // From here on `b` is turned towards `a`.
+    for v in &mut b {
+        *v = times(&turn, v);
+    }
     let basis = null_space(&a, &b);
     let Some(rows) = eliminated(&basis) else { return 0 };
     let hidden = Hidden::new(&rows);
@@ -69,6 +78,7 @@ pub fn five_point(a: &[Vector; 5], b: &[Vector; 5], out: &mut [Pose; MOST]) -> u
             let shares = [x, y, s * z, s * w];
             let Some(motion) = Motion::of_essential(&essential(&basis, &shares)) else { continue };
             let Some(motion) = motion.refined(&a, &b).and_then(|m| m.in_front(&a, &b)) else { continue };
+            let motion = motion.turned_back(&turn);
             let pose = motion.pose();
             let mut is_new = pose.is_finite();
             for other in out.iter().take(count) {
@@ -87,16 +97,60 @@ fn arrays(v: &[Vector; 5]) -> [Vector3; 5] {
     [array(&v[0]), array(&v[1]), array(&v[2]), array(&v[3]), array(&v[4])]
 }
 
-/// Four orthonormal matrices `E`, row by row, with `b' E a = 0` for all pairs: what the products of the pairs
-/// leave free, by Householder's reflections.
-fn null_space(a: &[Vector3; 5], b: &[Vector3; 5]) -> [[f64; 9]; 4] {
-    let mut m = [[0.0; 9]; 5];
-    for i in 0..5 {
-        for j in 0..3 {
-            for k in 0..3 {
-                m[i][3 * j + k] = b[i][j] * a[i][k];
+/// The rotation that carries the two directions `b` that are farthest from one line onto the plane and the middle
+/// of those of `a`.
+fn turn(a: &[Vector3; 5], b: &[Vector3; 5]) -> Option<Matrix3> {
+    let (mut pair, mut widest) = ((0, 0), 0.0);
+    for i in 0..4 {
+        for j in i + 1..5 {
+            let (p, q) = (cross(&a[i], &a[j]), cross(&b[i], &b[j]));
+            let size = dot(&p, &p) * dot(&q, &q);
+            if size > widest {
+                (pair, widest) = ((i, j), size);
             }
         }
+    }
+    let (of_a, of_b) = (axes(&a[pair.0], &a[pair.1])?, axes(&b[pair.0], &b[pair.1])?);
+    let mut rows = [[0.0; 3]; 3];
+    for i in 0..3 {
+        for j in 0..3 {
+            rows[i][j] = of_a[0][i] * of_b[0][j] + of_a[1][i] * of_b[1][j] + of_a[2][i] * of_b[2][j];
+        }
+    }
+    Some(rows)
+}
+
+/// Along the middle of two directions, along their normal, and the third.
+fn axes(first: &Vector3, second: &Vector3) -> Option<[Vector3; 3]> {
+    let normal = unit(&cross(first, second))?;
+    let middle = unit(&[first[0] + second[0], first[1] + second[1], first[2] + second[2]])?;
+    Some([middle, normal, cross(&middle, &normal)])
+}
+
+/// `1 / sqrt(2)`
+const HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
+
+/// Four orthogonal matrices `E`, row by row, with `b' E a = 0` for all pairs: what the products of the pairs leave
+/// free, by Householder's reflections. With a small parallax the first three are skew but for little, and the last
+/// is as long as the parallax.
+fn null_space(a: &[Vector3; 5], b: &[Vector3; 5]) -> [[f64; 9]; 4] {
+    let mut m = [[0.0; 9]; 5];
+    let mut parallax = 0.0;
+    for i in 0..5 {
+        let (a, b) = (&a[i], &b[i]);
+        let skew = cross(a, b);
+        parallax += dot(&skew, &skew);
+        m[i] = [
+            b[0] * a[0],
+            b[1] * a[1],
+            b[2] * a[2],
+            HALF * (b[1] * a[2] + b[2] * a[1]),
+            HALF * (b[2] * a[0] + b[0] * a[2]),
+            HALF * (b[0] * a[1] + b[1] * a[0]),
+            HALF * skew[0],
+            HALF * skew[1],
+            HALF * skew[2],
+        ];
     }
     // Reflections v with 2 / |v|^2.
     let mut factors = [0.0; 5];
@@ -123,19 +177,35 @@ fn null_space(a: &[Vector3; 5], b: &[Vector3; 5]) -> [[f64; 9]; 4] {
             }
         }
     }
+    let parallax = parallax.sqrt();
+    let least = if parallax > LEAST_PARALLAX { parallax } else { LEAST_PARALLAX };
+    let scale = if least < 1.0 { least } else { 1.0 };
     let mut basis = [[0.0; 9]; 4];
-    for (n, vector) in basis.iter_mut().enumerate() {
-        vector[5 + n] = 1.0;
+    for n in 0..4 {
+        let mut v = [0.0; 9];
+        v[if n < 3 { 6 + n } else { 5 }] = if n < 3 { 1.0 } else { scale };
         for i in (0..5).rev() {
             let mut sum = 0.0;
             for k in i..9 {
-                sum += m[i][k] * vector[k];
+                sum += m[i][k] * v[k];
             }
             sum *= factors[i];
             for k in i..9 {
-                vector[k] -= sum * m[i][k];
+                v[k] -= sum * m[i][k];
             }
         }
+        // `b' E a` has `e12 (b1 a2)`, and the skew part is `a2 b3 - a3 b2` and so on.
+        basis[n] = [
+            v[0],
+            HALF * (v[5] - v[8]),
+            HALF * (v[4] + v[7]),
+            HALF * (v[5] + v[8]),
+            v[1],
+            HALF * (v[3] - v[6]),
+            HALF * (v[4] - v[7]),
+            HALF * (v[3] + v[6]),
+            v[2],
+        ];
     }
     basis
 }
@@ -441,6 +511,21 @@ impl Motion {
             }
         }
         None
+    }
+
+    /// With the second view turned back.
+    fn turned_back(&self, turn: &Matrix3) -> Self {
+        let mut rotation = [[0.0; 3]; 3];
+        let mut translation = [0.0; 3];
+        for i in 0..3 {
+            for k in 0..3 {
+                translation[i] += turn[k][i] * self.translation[k];
+                for j in 0..3 {
+                    rotation[i][j] += turn[k][i] * self.rotation[k][j];
+                }
+            }
+        }
+        Self { rotation, translation }
     }
 
     fn pose(&self) -> Pose {

@@ -22,6 +22,8 @@ const CLOSE: f64 = 1e-9;
 const RESIDUAL: f64 = 1e-12;
 /// A discriminant below zero by less, relative to its terms, is zero but for rounding.
 const DOUBLE: f64 = 1e-9;
+/// A height of less, relative to a side, is none but for rounding.
+const FLAT: f64 = 1e-12;
 /// Solutions that differ by less, relative to their size, are the same.
 const SAME: f64 = 1e-9;
 
@@ -74,12 +76,18 @@ pub fn p3p(bearings: &[Vector; 3], points: &[Vector; 3], out: &mut [Pose; MOST])
     n
 }
 
-/// Axes of a triangle: along its first side, and along its normal; the second is between.
+/// Axes of a triangle: along its first side, and along its normal; the second is between. `None` if it is flat.
 fn frame(p: &[Vector3; 3]) -> Option<[Vector3; 3]> {
-    let side = minus(&p[1], &p[0]);
+    let (side, other) = (minus(&p[1], &p[0]), minus(&p[2], &p[0]));
     let first = unit(&side)?;
-    let third = unit(&cross(&side, &minus(&p[2], &p[0])))?;
-    Some([first, cross(&third, &first), third])
+    // At right angles to the first axis however flat the triangle is.
+    let height = minus(&other, &scaled(&first, dot(&first, &other)));
+    let second = minus(&height, &scaled(&first, dot(&first, &height)));
+    if dot(&second, &second) <= FLAT * FLAT * dot(&other, &other) {
+        return None;
+    }
+    let second = unit(&second)?;
+    Some([first, second, cross(&first, &second)])
 }
 
 /// The pose that carries one of two equal triangles onto the other.

@@ -1,0 +1,402 @@
+//! From the search to the result: refinement, covariance, what else could explain the rows, and the verdict.
+//!
+//! A pose is `ok` only if it has far more support than chance gives, the support fixes every unknown, and no
+//! other pose comes near. See also `registration::acceptance`.
+
+use super::consensus::{apart, squared_length, Clock, Consensus, Goal, SAME};
+use super::model::{Delta, Model, Search, Stop, CUTS, MOST_UNKNOWNS};
+use super::refine::{inverse, Effort, Refined};
+use super::{Estimation, Reason};
+use crate::params::Params;
+use crate::registration::acceptance::log10_poisson_tail;
+use crate::registration::lanes::Deadline;
+use crate::registration::RunnerUp;
+use crate::status::Status;
+
+/// A rival is not worse than the pose if its squared residuals are larger by less than so many variances,
+const LIKELY: f64 = 25.0;
+/// or if that sum is below so many standard deviations of itself.
+const SURE: f64 = 2.5;
+/// Two minima so many standard deviations apart are different poses.
+const DIFFERENT: f64 = 10.0;
+/// Residuals are not known to be smaller than this share of the threshold.
+const FINEST: f64 = 1e-3;
+/// Rivals with `max_runner_up` of the support are missed no more often.
+const RIVAL_MISSED: f64 = 0.01;
+/// Samples of the search for a pose with all points behind.
+const BEHIND_SAMPLES: u64 = 512;
+
+/// Judges; the buffers are reused.
+pub(crate) struct Judge<H> {
+    inliers: Vec<u32>,
+    tight: Vec<u32>,
+    twins: Vec<H>,
+    cells: Vec<[i64; 2]>,
+}
+
+/// The rows and what may be spent.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'a> {
+    /// The parameters.
+    pub params: &'a Params,
+    /// When to stop.
+    pub deadline: Deadline,
+}
+
+/// Two poses compared.
+#[derive(Debug, Clone, Copy, Default)]
+struct Versus {
+    only_pose: usize,
+    only_other: usize,
+    gain: f64,
+    noise2: f64,
+}
+
+impl<H: Copy + Send + Sync> Judge<H> {
+    /// Room for `n` rows.
+    pub fn with_capacity(n: usize) -> Self {
+        Self {
+            inliers: Vec::with_capacity(n),
+            tight: Vec::with_capacity(n),
+            twins: Vec::with_capacity(4),
+            cells: Vec::with_capacity(n),
+        }
+    }
+
+    /// Estimates with a model that is loaded; `places` says which of its rows stands for each of the caller.
+    pub fn estimate<M: Model<Hypothesis = H>>(
+        &mut self,
+        model: &mut M,
+        search: &mut impl Search<M>,
+        consensus: &mut Consensus<H>,
+        task: Task,
+        clock: &mut Clock,
+        out: &mut Estimation,
+    ) -> Result<(), Stop> {
+        let n = model.rows();
+        if n < M::SAMPLE {
+            (out.status, out.reason) = (Status::TooFew, Reason::TooFew { got: n, need: M::SAMPLE });
+            return Ok(());
+        }
+        let camera = &task.params.camera;
+        let most = camera.max_samples.max(1) as u64;
+        let goal = Goal { missed: 1.0 - camera.confidence, samples: most, inliers: None };
+        search.load(model)?;
+        let spent = consensus.explore(model, search, 0..n as u32, goal, camera, task.deadline, clock)?;
+        (out.samples, out.hypotheses, out.missed) = (spent.samples, spent.hypotheses, spent.missed);
+        let best = self.finish(model, consensus);
+        let verdict = match &best {
+            None => model.nothing(spent.solved),
+            Some(best) => self.examine(model, best, consensus, task, out),
+        };
+        if best.is_some() {
+            for (inlier, place) in out.inlier_mask.iter_mut().zip(model.places()) {
+                *inlier = self.inliers.binary_search(place).is_ok();
+            }
+        }
+        (out.status, out.reason) = verdict;
+        match &best {
+            Some(best) if out.status == Status::Ok => {
+                if let Some(verdict) = model.miscalibrated(best, &mut consensus.refiner) {
+                    (out.status, out.reason) = verdict;
+                } else {
+                    self.rivals(model, search, consensus, best, task, clock, out)?;
+                }
+            }
+            _ => self.explain(model, search, consensus, best.as_ref(), task, clock, out)?,
+        }
+        if matches!(out.reason, Reason::Chance(_)) && spent.samples >= most && spent.missed > goal.missed {
+            out.reason = Reason::Samples(spent.samples);
+        }
+        clock.lap(|s| &mut s.refine);
+        Ok(())
+    }
+
+    /// The best candidate refined to the end.
+    fn finish<M: Model<Hypothesis = H>>(
+        &mut self,
+        model: &M,
+        consensus: &mut Consensus<H>,
+    ) -> Option<Refined<H>> {
+        let mut best: Option<Refined<H>> = None;
+        for candidate in &consensus.candidates {
+            // The refinement to the end adds a little to what the local one has found.
+            if best.is_some_and(|best| candidate.support < 0.9 * best.support) {
+                break;
+            }
+            let found = consensus.refiner.refine(model, &candidate.hypothesis, Effort::Final);
+            let found = found.unwrap_or(*candidate);
+            if best.is_none_or(|best| found.support > best.support) {
+                best = Some(found);
+            }
+        }
+        best
+    }
+
+    /// Measures under the pose, fills the result, and judges it by itself.
+    fn examine<M: Model<Hypothesis = H>>(
+        &mut self,
+        model: &M,
+        best: &Refined<H>,
+        consensus: &mut Consensus<H>,
+        task: Task,
+        out: &mut Estimation,
+    ) -> (Status, Reason) {
+        let h = &best.hypothesis;
+        let n = model.rows();
+        let mut support = 0.0;
+        let mut square = 0.0;
+        let mut counts = [0usize; CUTS.len()];
+        self.inliers.clear();
+        for i in 0..n {
+            let r2 = model.residual2(h, i);
+            if r2 < 1.0 {
+                self.inliers.push(i as u32);
+                support += 1.0 - r2;
+                square += r2;
+                counts.iter_mut().zip(CUTS).for_each(|(count, cut)| *count += usize::from(r2 < cut));
+            }
+        }
+        (out.inliers, out.score) = (self.inliers.len(), support);
+        out.residual = (square / self.inliers.len().max(1) as f64).sqrt();
+        out.spread = model.spread(h, &self.inliers);
+        out.independent_inliers = model.independent(&self.inliers, &mut self.cells);
+
+        // The number of false alarms, at the threshold that proves most.
+        let (hits, sets) = model.chance(h);
+        let trials = log10_choose(n, M::SAMPLE) + libm::log10((M::ROOTS * CUTS.len()) as f64);
+        let mean = |cut: usize| (M::CLUTTER * hits[cut] as f64 + 1.0) / sets.max(1) as f64;
+        let alarms = |cut: usize| {
+            let independent = counts[cut].min(out.independent_inliers);
+            trials + log10_poisson_tail(independent as f64 - M::SAMPLE as f64, mean(cut))
+        };
+        let (cut, log10) = (0..CUTS.len()).map(|cut| (cut, alarms(cut))).fold((0, f64::INFINITY), |a, b| {
+            if b.1 < a.1 {
+                b
+            } else {
+                a
+            }
+        });
+        out.log10_false_alarms = log10;
+
+        let variance = self.variance::<M>(square);
+        let covariance = covariance(model, best, &self.inliers, variance);
+        let weakest = model.report(h, covariance.as_ref().map_or(&[], |c| &c[..]), out);
+
+        let acceptance = &task.params.acceptance;
+        if log10 > -acceptance.significance {
+            return (Status::LowInliers, Reason::Chance(log10));
+        }
+        let need = (acceptance.min_inliers.max(0) as usize).max(M::SAMPLE);
+        if out.independent_inliers < need {
+            return (Status::LowInliers, Reason::Inliers { got: out.independent_inliers, need });
+        }
+        self.tight.clear();
+        let limit = CUTS[cut];
+        let tight = self.inliers.iter().filter(|i| model.residual2(h, **i as usize) < limit);
+        self.tight.extend(tight);
+        for footing in model.footings(h, &self.tight, &mut consensus.refiner).into_iter().flatten() {
+            let alone = footing.rows as f64 - footing.fitted as f64;
+            let alarms = log10_choose(n, footing.fitted) + log10_poisson_tail(alone, mean(cut));
+            if alarms > -acceptance.significance {
+                return footing.lacking;
+            }
+        }
+        let [translation, rotation] = model.limits(acceptance);
+        let fixed = weakest[0] <= translation && weakest[1] <= rotation;
+        if covariance.is_none() || !fixed {
+            let weakest = if covariance.is_some() { weakest } else { [f64::INFINITY; 2] };
+            return (Status::Degenerate, model.unconstrained(h, &self.inliers, weakest));
+        }
+        (Status::Ok, Reason::None)
+    }
+
+    /// Variance of the numbers of the residuals of inliers.
+    fn variance<M: Model>(&self, square: f64) -> f64 {
+        let freedom = (self.inliers.len() * M::NUMBERS).saturating_sub(M::UNKNOWNS);
+        match freedom {
+            0 => f64::INFINITY,
+            _ => (square / freedom as f64).max(FINEST * FINEST),
+        }
+    }
+
+    /// Looks for poses elsewhere that explain the rows nearly as well.
+    #[allow(clippy::too_many_arguments)]
+    fn rivals<M: Model<Hypothesis = H>>(
+        &mut self,
+        model: &M,
+        search: &mut impl Search<M>,
+        consensus: &mut Consensus<H>,
+        best: &Refined<H>,
+        task: Task,
+        clock: &mut Clock,
+        out: &mut Estimation,
+    ) -> Result<(), Stop> {
+        let square = out.residual * out.residual * self.inliers.len() as f64;
+        let variance = self.variance::<M>(square);
+        let share = task.params.acceptance.max_runner_up;
+        self.twins.clear();
+        model.twins(&best.hypothesis, &self.inliers, &mut self.twins);
+        self.twins.extend(consensus.candidates.iter().map(|candidate| candidate.hypothesis));
+        let mut runner_up = None;
+        for start in &self.twins {
+            self.meet(model, consensus, best, start, variance, share, out, &mut runner_up);
+        }
+        // Among the rows that the pose does not explain.
+        let rest = model.rows() - self.inliers.len();
+        let sought = (share * self.inliers.len() as f64).ceil() as usize;
+        if out.status == Status::Ok && sought <= rest && sought >= M::SAMPLE {
+            clock.lap(|s| &mut s.refine);
+            let samples = task.params.camera.max_samples.max(1) as u64;
+            let goal = Goal { missed: RIVAL_MISSED, samples, inliers: Some(sought) };
+            let h = best.hypothesis;
+            let rows = (0..model.rows() as u32).filter(|i| model.residual2(&h, *i as usize) >= 1.0);
+            let camera = &task.params.camera;
+            let spent = consensus.explore(model, search, rows, goal, camera, task.deadline, clock)?;
+            out.samples += spent.samples;
+            out.hypotheses += spent.hypotheses;
+            self.twins.clear();
+            self.twins.extend(consensus.candidates.iter().map(|candidate| candidate.hypothesis));
+            for start in &self.twins {
+                self.meet(model, consensus, best, start, variance, share, out, &mut runner_up);
+            }
+        }
+        let Some((support, other)) = runner_up else { return Ok(()) };
+        out.margin = 1.0 - support;
+        out.runner_up = Some(other);
+        Ok(())
+    }
+
+    /// Compares the pose with one that starts elsewhere.
+    #[allow(clippy::too_many_arguments)]
+    fn meet<M: Model<Hypothesis = H>>(
+        &self,
+        model: &M,
+        consensus: &mut Consensus<H>,
+        best: &Refined<H>,
+        start: &H,
+        variance: f64,
+        most: f64,
+        out: &mut Estimation,
+        runner_up: &mut Option<(f64, RunnerUp)>,
+    ) {
+        let Some(other) = consensus.refiner.refine(model, start, Effort::Final) else { return };
+        let delta = model.difference(&best.hypothesis, &other.hypothesis);
+        let different = squared_length::<M>(best, &delta) > DIFFERENT * DIFFERENT * variance;
+        if !different {
+            return;
+        }
+        let elsewhere = apart(model, best, &other.hypothesis) > SAME;
+        let versus = Versus::new(model, &best.hypothesis, &other.hypothesis);
+        let likely = versus.gain < LIKELY * variance || versus.gain < SURE * versus.noise2.sqrt();
+        let alone = (versus.only_other as f64 / versus.only_pose.max(1) as f64).min(1.0);
+        let support = match (likely, elsewhere && versus.only_other >= M::SAMPLE) {
+            (true, _) => 1.0,
+            (false, true) => alone,
+            (false, false) => return,
+        };
+        if runner_up.as_ref().is_none_or(|(strongest, _)| support > *strongest) {
+            let pose = model.pose(&other.hypothesis);
+            let found = RunnerUp { target_t_source: pose, score: other.support, inliers: other.inliers };
+            *runner_up = Some((support, found));
+        }
+        if support > most {
+            (out.status, out.reason) = match likely && versus.only_pose < self.inliers.len() / 2 {
+                true => model.twofold(support),
+                false => (Status::Ambiguous, Reason::RunnerUp(support)),
+            };
+        }
+    }
+
+    /// A pose that is not trusted, or none: looks for the reason.
+    #[allow(clippy::too_many_arguments)]
+    fn explain<M: Model<Hypothesis = H>>(
+        &mut self,
+        model: &mut M,
+        search: &mut impl Search<M>,
+        consensus: &mut Consensus<H>,
+        best: Option<&Refined<H>>,
+        task: Task,
+        clock: &mut Clock,
+        out: &mut Estimation,
+    ) -> Result<(), Stop> {
+        if out.status != Status::LowInliers {
+            return Ok(());
+        }
+        if let Some(verdict) = best.and_then(|best| model.miscalibrated(best, &mut consensus.refiner)) {
+            (out.status, out.reason) = verdict;
+            return Ok(());
+        }
+        if !model.turn_round() {
+            return Ok(());
+        }
+        let goal = Goal { missed: 0.01, samples: BEHIND_SAMPLES, inliers: None };
+        search.load(model)?;
+        let rows = 0..model.rows() as u32;
+        consensus.explore(model, search, rows, goal, &task.params.camera, task.deadline, clock)?;
+        if let Some(turned) = self.finish(model, consensus) {
+            let mut seen = Estimation::default();
+            let (status, reason) = self.examine(model, &turned, consensus, task, &mut seen);
+            if !matches!(reason, Reason::Chance(_) | Reason::Inliers { .. }) {
+                let _ = status;
+                (out.status, out.reason) = (Status::Degenerate, Reason::Behind(seen.inliers));
+            }
+        }
+        model.turn_round();
+        Ok(())
+    }
+}
+
+impl Versus {
+    fn new<M: Model>(model: &M, pose: &M::Hypothesis, other: &M::Hypothesis) -> Self {
+        let mut v = Self::default();
+        for i in 0..model.rows() {
+            let (a, b) = (model.residual2(pose, i).min(1.0), model.residual2(other, i).min(1.0));
+            v.only_pose += usize::from(a < 1.0 && b >= 1.0);
+            v.only_other += usize::from(b < 1.0 && a >= 1.0);
+            v.gain += b - a;
+            v.noise2 += (b - a) * (b - a);
+        }
+        v
+    }
+}
+
+/// `A^-1 B A^-1` with `A = J^T W J`, `B = variance J^T W^2 J` over the inliers: weights say how much a row is to
+/// count, not how accurate it is. `None`: an unknown is not fixed at all.
+fn covariance<M: Model>(
+    model: &M,
+    best: &Refined<M::Hypothesis>,
+    inliers: &[u32],
+    variance: f64,
+) -> Option<[Delta; MOST_UNKNOWNS]> {
+    let n = M::UNKNOWNS;
+    let a = inverse(n, &best.information)?;
+    let mut b = [[0.0; MOST_UNKNOWNS]; MOST_UNKNOWNS];
+    for i in inliers {
+        let Some(linear) = model.linear(&best.hypothesis, *i as usize) else { continue };
+        let w = model.weight(*i as usize);
+        for j in linear.j.iter().take(M::NUMBERS) {
+            for p in 0..n {
+                for q in 0..n {
+                    b[p][q] += variance * w * w * j[p] * j[q];
+                }
+            }
+        }
+    }
+    let product = |x: &[Delta; MOST_UNKNOWNS], y: &[Delta; MOST_UNKNOWNS]| {
+        let mut out = [[0.0; MOST_UNKNOWNS]; MOST_UNKNOWNS];
+        for p in 0..n {
+            for q in 0..n {
+                out[p][q] = (0..n).map(|k| x[p][k] * y[k][q]).sum();
+            }
+        }
+        out
+    };
+    let c = product(&product(&a, &b), &a);
+    c.iter().flatten().all(|v| v.is_finite()).then_some(c)
+}
+
+/// Base-10 logarithm of the number of ways to choose `k` of `n`.
+fn log10_choose(n: usize, k: usize) -> f64 {
+    (0..k).map(|i| libm::log10(n.saturating_sub(i).max(1) as f64 / (i + 1) as f64)).sum()
+}

@@ -1,0 +1,561 @@
+//! The relative pose of two views of a calibrated camera.
+//!
+//! A hypothesis is `reference_t_current` with a translation of length one: `d2 b2 = d1 R b1 + t`. The residual is
+//! Sampson's: by how many thresholds at least the two features have to move to see one point. Unknowns of a
+//! refinement: turn `R' = exp(w) R`, and change of `t` along two directions at right angles to it.
+
+use super::columns::{gain, single, Columns, LANES};
+use super::model::{Delta, Footing, Linear, Model, Residuals, CUTS, MOST_UNKNOWNS};
+use super::refine::{Effort, Refiner};
+use super::sampler::mix;
+use super::scene;
+use super::solvers::five_point;
+use super::unique::Unique;
+use super::{rotation, Estimation, Reason, RelativeProblem};
+use crate::geometry::{Pose, Rigid, Vector};
+use crate::params::AcceptanceParams;
+use crate::status::Status;
+use multiversion::multiversion;
+use nalgebra::{Matrix2x3, Matrix3, Matrix3x2, Matrix6};
+
+/// Bearings of a sample closer than this many thresholds fix nothing.
+const APART: f64 = 2.0;
+/// Rows whose hits by chance are counted.
+const CHANCE_ROWS: usize = 128;
+/// Pairs of rows from which a rotation alone is sought.
+const ROTATIONS: u64 = 32;
+/// Bearings this many thresholds beside a great circle are off it.
+const OFF_CIRCLE: f64 = 2.0;
+
+/// A feature in double precision.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View {
+    /// Unit vector.
+    pub bearing: Vector,
+    /// See [`super::Sight`].
+    pub metric: Matrix2x3<f64>,
+    /// Changes of direction of one threshold.
+    pub tangents: Matrix3x2<f64>,
+    /// The threshold as an angle.
+    pub angle: f64,
+}
+
+impl View {
+    fn new(sight: &super::Sight) -> Option<Self> {
+        let tangents = scene::tangents(&sight.metric)?;
+        Some(Self {
+            bearing: sight.bearing,
+            metric: sight.metric,
+            tangents,
+            angle: scene::angle(&sight.metric),
+        })
+    }
+}
+
+/// A row in double precision.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    /// In the current view.
+    pub current: View,
+    /// In the reference view.
+    pub reference: View,
+    /// Relative trust, the heaviest has 1.
+    pub weight: f64,
+    /// See [`Model::group`].
+    pub group: u64,
+}
+
+/// The problem, loaded.
+#[derive(Debug, Default)]
+pub(crate) struct Relative {
+    rows: Vec<Row>,
+    columns: Columns<19>,
+    unique: Unique,
+}
+
+impl Relative {
+    /// Room for `n` rows.
+    pub fn with_capacity(n: usize) -> Self {
+        Self {
+            rows: Vec::with_capacity(n),
+            columns: Columns::with_capacity(n),
+            unique: Unique::with_capacity(n),
+        }
+    }
+
+    /// Takes a problem: duplicates are left out.
+    pub fn load(&mut self, problem: &RelativeProblem) {
+        let rows = problem.rows();
+        self.unique.find(rows.iter().map(|row| {
+            let (a, b) = (row.sight.bearing, row.reference.bearing);
+            ([a.x, a.y, a.z, b.x, b.y, b.z].map(f64::to_bits), row.id)
+        }));
+        let heaviest = rows.iter().fold(f32::MIN_POSITIVE, |max, row| max.max(row.weight));
+        self.rows.clear();
+        self.columns.clear();
+        for (i, group) in self.unique.kept() {
+            let Some(row) = rows.get(*i) else { continue };
+            // A feature without directions to move in (never of a camera) explains nothing.
+            let still = |sight: &super::Sight| View {
+                bearing: sight.bearing,
+                metric: Matrix2x3::zeros(),
+                tangents: Matrix3x2::zeros(),
+                angle: 0.0,
+            };
+            let view = |sight| View::new(sight).unwrap_or_else(|| still(sight));
+            let (current, reference) = (view(&row.sight), view(&row.reference));
+            let (b1, b2, t1, t2) = (current.bearing, reference.bearing, current.tangents, reference.tangents);
+            let mut numbers = [0.0; 19];
+            let all = b1.iter().chain(b2.iter()).chain(t1.iter()).chain(t2.iter());
+            numbers.iter_mut().zip(all).for_each(|(number, value)| *number = *value);
+            numbers[18] = current.angle + reference.angle;
+            self.columns.push(numbers);
+            let weight = f64::from(row.weight) / f64::from(heaviest);
+            self.rows.push(Row { current, reference, weight, group: *group });
+        }
+    }
+
+    /// The numbers of the rows in single precision: current bearing, reference bearing, tangents of the current,
+    /// of the reference (column by column), sum of the thresholds as angles.
+    pub fn columns(&self) -> &Columns<19> {
+        &self.columns
+    }
+
+    fn of<'a>(&'a self, rows: &'a [u32]) -> impl Iterator<Item = &'a Row> + Clone + 'a {
+        rows.iter().filter_map(|i| self.rows.get(*i as usize))
+    }
+
+    /// The rotation that explains most rows without a translation, and how many of the rows it does not explain.
+    fn beside_rotation(&self, h: &Pose, inliers: &[u32], refiner: &mut Refiner) -> usize {
+        let model = Turning(self);
+        let mut best = refiner.refine(&model, &h.rotation, Effort::Local);
+        let n = inliers.len() as u64;
+        for k in 0..ROTATIONS {
+            let pick = |draw: u64| {
+                let i = ((mix(2 * k + draw) >> 32) * n) >> 32;
+                inliers.get(i as usize).and_then(|row| self.rows.get(*row as usize))
+            };
+            let (Some(a), Some(b)) = (pick(0), pick(1)) else { continue };
+            let Some(start) = turn_of(a, b) else { continue };
+            let support: f64 =
+                (0..self.rows.len()).map(|i| (1.0 - model.residual2(&start, i)).max(0.0)).sum();
+            if best.as_ref().is_none_or(|best| support > 0.5 * best.support) {
+                let found = refiner.refine(&model, &start, Effort::Local);
+                best = match (best, found) {
+                    (Some(best), Some(found)) if found.support > best.support => Some(found),
+                    (None, found) => found,
+                    (best, _) => best,
+                };
+            }
+        }
+        let beside = |turn: &Matrix3<f64>| {
+            inliers.iter().filter(|i| model.residual2(turn, **i as usize) >= 1.0).count()
+        };
+        best.map_or(inliers.len(), |best| beside(&best.hypothesis))
+    }
+}
+
+/// The rotation that brings two features of one view onto those of the other.
+fn turn_of(a: &Row, b: &Row) -> Option<Matrix3<f64>> {
+    let triad = |p: &Vector, q: &Vector| {
+        let z = p.cross(q).try_normalize(1e-9)?;
+        let x = (p + q).try_normalize(1e-9)?;
+        Some(Matrix3::from_columns(&[x, z.cross(&x), z]))
+    };
+    let from = triad(&a.current.bearing, &b.current.bearing)?;
+    let to = triad(&a.reference.bearing, &b.reference.bearing)?;
+    Some(to * from.transpose())
+}
+
+/// Two directions at right angles to a unit vector.
+fn basis(t: &Vector) -> [Vector; 2] {
+    let axis = Vector::ith(t.iamin(), 1.0);
+    let a = axis.cross(t);
+    let a = a / a.norm();
+    [a, t.cross(&a)]
+}
+
+/// What the residual is made of.
+struct Epipolar {
+    x: Vector,
+    m: Vector,
+    e: f64,
+    /// Gradient by the two features, in thresholds, and the norm of it.
+    g: [f64; 4],
+    norm: f64,
+}
+
+impl Row {
+    fn epipolar(&self, h: &Pose) -> Option<Epipolar> {
+        let (b2, t) = (self.reference.bearing, h.translation);
+        let x = h.rotation * self.current.bearing;
+        let (c, g2, g1) = (b2.dot(&x), b2.dot(&t), x.dot(&t));
+        // Depths times the squared sine of the parallax. One that is not above zero may be far away.
+        let slack = -(self.current.angle + self.reference.angle);
+        if !(c * g2 - g1 > slack && g2 - c * g1 > slack) {
+            return None;
+        }
+        let l2 = t.cross(&x);
+        let m = b2.cross(&t);
+        let l1 = h.rotation.transpose() * m;
+        let (p, q) = (self.reference.tangents.tr_mul(&l2), self.current.tangents.tr_mul(&l1));
+        let g = [p.x, p.y, q.x, q.y];
+        let norm = g.iter().fold(0.0, |sum, g| sum + g * g).sqrt();
+        (norm > 0.0).then_some(Epipolar { x, m, e: b2.dot(&l2), g, norm })
+    }
+}
+
+impl Residuals for Relative {
+    type Hypothesis = Pose;
+    const UNKNOWNS: usize = 5;
+    const NUMBERS: usize = 1;
+
+    fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn weight(&self, row: usize) -> f64 {
+        self.rows.get(row).map_or(0.0, |row| row.weight)
+    }
+
+    fn residual2(&self, h: &Pose, row: usize) -> f64 {
+        let epipolar = self.rows.get(row).and_then(|row| row.epipolar(h));
+        epipolar.map_or(f64::INFINITY, |found| {
+            let r = found.e / found.norm;
+            r * r
+        })
+    }
+
+    fn linear(&self, h: &Pose, row: usize) -> Option<Linear> {
+        let row = self.rows.get(row)?;
+        let Epipolar { x, m, e, g, norm } = row.epipolar(h)?;
+        let (b2, t) = (row.reference.bearing, h.translation);
+        // Derivatives by turn and translation: of e, and of the four numbers of the gradient.
+        let mut turn = x.cross(&m) / norm;
+        let mut shift = x.cross(&b2) / norm;
+        let share = e / (norm * norm * norm);
+        for k in 0..2 {
+            let a = row.reference.tangents.column(k).into_owned();
+            turn -= x.cross(&a.cross(&t)) * (g[k] * share);
+            shift -= x.cross(&a) * (g[k] * share);
+            let y = h.rotation * row.current.tangents.column(k);
+            turn -= y.cross(&m) * (g[2 + k] * share);
+            shift -= y.cross(&b2) * (g[2 + k] * share);
+        }
+        let along = basis(&t).map(|direction| direction.dot(&shift));
+        let mut j = [0.0; MOST_UNKNOWNS];
+        j[..5].copy_from_slice(&[turn.x, turn.y, turn.z, along[0], along[1]]);
+        Some(Linear { r: [e / norm, 0.0], j: [j, [0.0; MOST_UNKNOWNS]] })
+    }
+
+    fn step(&self, h: &Pose, delta: &Delta) -> Pose {
+        let [a, b] = basis(&h.translation);
+        let t = h.translation + a * delta[3] + b * delta[4];
+        Pose {
+            rotation: rotation::exp(&Vector::new(delta[0], delta[1], delta[2])) * h.rotation,
+            translation: t / t.norm(),
+        }
+    }
+
+    fn difference(&self, from: &Pose, to: &Pose) -> Delta {
+        let w = rotation::log(&(to.rotation * from.rotation.transpose()));
+        // The arc from one direction to the other.
+        let (t, u) = (from.translation, to.translation);
+        let beside = u - t * t.dot(&u);
+        let angle = libm::atan2(beside.norm(), t.dot(&u));
+        let arc = match beside.try_normalize(1e-12) {
+            Some(beside) => beside * angle,
+            None => basis(&t)[0] * angle,
+        };
+        let [a, b] = basis(&t).map(|direction| direction.dot(&arc));
+        let mut out = [0.0; MOST_UNKNOWNS];
+        out[..5].copy_from_slice(&[w.x, w.y, w.z, a, b]);
+        out
+    }
+}
+
+/// The same rows explained by a rotation alone. Both features are noisy, the residual is taken in the reference.
+struct Turning<'a>(&'a Relative);
+
+impl Residuals for Turning<'_> {
+    type Hypothesis = Matrix3<f64>;
+    const UNKNOWNS: usize = 3;
+    const NUMBERS: usize = 2;
+
+    fn rows(&self) -> usize {
+        self.0.rows.len()
+    }
+
+    fn weight(&self, row: usize) -> f64 {
+        self.0.weight(row)
+    }
+
+    fn residual2(&self, h: &Matrix3<f64>, row: usize) -> f64 {
+        self.linear(h, row).map_or(f64::INFINITY, |linear| linear.r2())
+    }
+
+    fn linear(&self, h: &Matrix3<f64>, row: usize) -> Option<Linear> {
+        let row = self.0.rows.get(row)?;
+        let (b, x) = (row.reference.bearing, h * row.current.bearing);
+        let depth = b.dot(&x);
+        if !(depth > 0.0) {
+            return None;
+        }
+        let metric = row.reference.metric * std::f64::consts::FRAC_1_SQRT_2;
+        let u = metric * x / depth;
+        let by_x = (metric - u * b.transpose()) / depth;
+        let j = [0, 1].map(|k| {
+            let turn = x.cross(&by_x.row(k).transpose());
+            let mut j = [0.0; MOST_UNKNOWNS];
+            j[..3].copy_from_slice(&[turn.x, turn.y, turn.z]);
+            j
+        });
+        Some(Linear { r: [u.x, u.y], j })
+    }
+
+    fn step(&self, h: &Matrix3<f64>, delta: &Delta) -> Matrix3<f64> {
+        rotation::exp(&Vector::new(delta[0], delta[1], delta[2])) * h
+    }
+
+    fn difference(&self, from: &Matrix3<f64>, to: &Matrix3<f64>) -> Delta {
+        let w = rotation::log(&(to * from.transpose()));
+        let mut out = [0.0; MOST_UNKNOWNS];
+        out[..3].copy_from_slice(&[w.x, w.y, w.z]);
+        out
+    }
+}
+
+impl Model for Relative {
+    const SAMPLE: usize = 5;
+    const ROOTS: usize = 10;
+    /// An epipolar line crosses the whole image: mismatches that look alike are near it little more often.
+    const CLUTTER: f64 = 1.5;
+
+    fn places(&self) -> &[u32] {
+        self.unique.places()
+    }
+
+    fn group(&self, row: usize) -> u64 {
+        self.rows.get(row).map_or(0, |row| row.group)
+    }
+
+    fn is_degenerate(&self, sample: &[u32]) -> bool {
+        let close = |a: &View, b: &View| {
+            let least = APART * a.angle.max(b.angle);
+            !((a.bearing - b.bearing).norm_squared() > least * least)
+        };
+        let rows = self.of(sample);
+        rows.clone().enumerate().any(|(i, a)| {
+            let mut others = rows.clone().skip(i + 1);
+            others.any(|b| close(&a.current, &b.current) || close(&a.reference, &b.reference))
+        })
+    }
+
+    fn solve(&self, sample: &[u32], out: &mut Vec<Pose>) {
+        let (mut a, mut b) = ([Vector::zeros(); 5], [Vector::zeros(); 5]);
+        for (k, row) in self.of(sample).take(5).enumerate() {
+            (a[k], b[k]) = (row.current.bearing, row.reference.bearing);
+        }
+        let mut poses = [Pose::identity(); 10];
+        let count = five_point(&a, &b, &mut poses);
+        out.extend(poses.iter().take(count));
+    }
+
+    fn score(&self, h: &Pose, more_than: u32) -> u32 {
+        score(self.columns.blocks(), self.columns.rows(), h, more_than)
+    }
+
+    fn chance(&self, h: &Pose) -> ([u64; CUTS.len()], u64) {
+        let n = self.rows.len();
+        let rows = CHANCE_ROWS.min(n);
+        let mut hits = [0; CUTS.len()];
+        for k in 0..rows {
+            let i = k * n / rows;
+            let own = self.residual2(h, i);
+            let all = near(self.columns.blocks(), h, &std::array::from_fn(|c| self.columns.at(i, c)));
+            for ((hits, all), cut) in hits.iter_mut().zip(all).zip(CUTS) {
+                *hits += u64::from(all).saturating_sub(u64::from(own < cut));
+            }
+        }
+        (hits, rows as u64)
+    }
+
+    fn independent(&self, inliers: &[u32], work: &mut Vec<[i64; 2]>) -> usize {
+        let mut cells = |view: fn(&Row) -> &View| {
+            let seen = self.of(inliers).map(view).map(|view| scene::cell(&view.bearing, view.angle));
+            scene::count_distinct(seen, work)
+        };
+        cells(|row| &row.current).min(cells(|row| &row.reference))
+    }
+
+    fn footings(&self, h: &Pose, inliers: &[u32], refiner: &mut Refiner) -> [Option<Footing>; 2] {
+        let beside = self.beside_rotation(h, inliers, refiner);
+        let share = 1.0 - beside as f64 / inliers.len().max(1) as f64;
+        let views = |view: fn(&Row) -> &View| {
+            let seen = self.of(inliers).map(view);
+            scene::off_circle(seen.map(|view| (view.bearing, OFF_CIRCLE * view.angle)))
+        };
+        let off_line = views(|row| &row.current).min(views(|row| &row.reference));
+        [
+            Some(Footing {
+                rows: beside,
+                fitted: 2,
+                lacking: (Status::Degenerate, Reason::PureRotation(share)),
+            }),
+            Some(Footing { rows: off_line, fitted: 3, lacking: (Status::Degenerate, Reason::Collinear) }),
+        ]
+    }
+
+    /// The other pose that sees a plane move in the same way. The homography of a plane `n . X = 1` is
+    /// `H = R (1 + s n^T)`, `s = R^T t`, so that `H^T H = 1 + m n^T + n m^T` with `m = s + |s|^2 n / 2`: the same
+    /// with `m` and `n` exchanged.
+    fn twins(&self, h: &Pose, inliers: &[u32], out: &mut Vec<Pose>) {
+        let s = h.rotation.transpose() * h.translation;
+        // The plane by least squares of inverse depths.
+        let (mut a, mut v) = (Matrix3::zeros(), Vector::zeros());
+        for row in self.of(inliers) {
+            let b1 = row.current.bearing;
+            let x = h.rotation * b1;
+            let (c, g2) = (row.reference.bearing.dot(&x), row.reference.bearing.dot(&h.translation));
+            let depth = c * g2 - x.dot(&h.translation);
+            let sine2 = 1.0 - c * c;
+            if depth > 0.0 && sine2 > 0.0 {
+                a += b1 * b1.transpose();
+                v += b1 * (sine2 / depth);
+            }
+        }
+        let Some(n) = a.cholesky().map(|a| a.solve(&v)) else { return };
+        let m = s + n * (0.5 * s.norm_squared());
+        let (mm, nm) = (m.norm_squared(), 1.0 + n.dot(&m));
+        let root = nm * nm - mm * n.norm_squared();
+        if !(root > 0.0 && mm > 0.0) {
+            return;
+        }
+        // Half the squared length of the other translation.
+        let half = (nm - root.sqrt()) / mm;
+        let other = n - m * half;
+        let stretch = Matrix3::identity() - other * m.transpose() / (1.0 + m.dot(&other));
+        let rotation = (h.rotation + h.translation * n.transpose()) * stretch;
+        let front: f64 = self.of(inliers).map(|row| m.dot(&row.current.bearing)).sum();
+        let translation = rotation * other * front.signum();
+        // The rotation is one but for rounding.
+        let rotation = rotation * (Matrix3::identity() * 1.5 - rotation.transpose() * rotation * 0.5);
+        if let Some(translation) = translation.try_normalize(1e-12) {
+            out.push(Pose { rotation, translation });
+        }
+    }
+
+    fn pose(&self, h: &Pose) -> Rigid {
+        h.to_rigid()
+    }
+
+    fn twofold(&self, share: f64) -> (Status, Reason) {
+        let _ = share;
+        (Status::Ambiguous, Reason::Planar)
+    }
+
+    fn report(&self, h: &Pose, covariance: &[Delta], out: &mut Estimation) -> [f64; 2] {
+        out.target_t_source = Some(h.to_rigid());
+        // From (turn, two directions) to (translation, turn).
+        let [a, b] = basis(&h.translation);
+        let mut to = nalgebra::SMatrix::<f64, 6, 5>::zeros();
+        to.fixed_view_mut::<3, 3>(3, 0).copy_from(&Matrix3::identity());
+        to.fixed_view_mut::<3, 1>(0, 3).copy_from(&a);
+        to.fixed_view_mut::<3, 1>(0, 4).copy_from(&b);
+        let own = nalgebra::SMatrix::<f64, 5, 5>::from_fn(|i, j| covariance.get(i).map_or(0.0, |row| row[j]));
+        let full: Matrix6<f64> = to * own * to.transpose();
+        out.covariance = (full + full.transpose()) * 0.5;
+        let weakest =
+            [0, 3].map(|k| scene::largest_deviation(&out.covariance.fixed_view::<3, 3>(k, k).into_owned()));
+        // A length of one is exact; consumers want a matrix that can be inverted.
+        let mean = 0.5 * (own[(3, 3)] + own[(4, 4)]);
+        let along = h.translation * h.translation.transpose() * mean;
+        let raised = out.covariance.fixed_view::<3, 3>(0, 0) + along;
+        out.covariance.fixed_view_mut::<3, 3>(0, 0).copy_from(&raised);
+        weakest
+    }
+
+    /// A translation of length one is uncertain by an angle.
+    fn limits(&self, params: &AcceptanceParams) -> [f64; 2] {
+        [params.max_rotation_std; 2]
+    }
+
+    fn nothing(&self, solved: u64) -> (Status, Reason) {
+        match solved {
+            0 => (Status::Degenerate, Reason::Collinear),
+            _ => (Status::LowInliers, Reason::NoSolution),
+        }
+    }
+
+    fn spread(&self, _: &Pose, inliers: &[u32]) -> [f64; 3] {
+        let bearings = self.of(inliers).map(|row| (1.0, row.current.bearing));
+        scene::scatter(bearings).map_or([0.0; 3], |found| found.values)
+    }
+}
+
+/// Blocks after which a score is given up if it cannot suffice.
+const STRIDE: usize = 16;
+
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
+fn score(blocks: &[[[f32; LANES]; 19]], rows: usize, pose: &Pose, more_than: u32) -> u32 {
+    let (r, t) = single(pose);
+    let mut sum = 0u32;
+    let mut left = rows as u32;
+    for part in blocks.chunks(STRIDE) {
+        let mut lanes = [0u32; LANES];
+        for c in part {
+            for l in 0..LANES {
+                let row: [f32; 19] = std::array::from_fn(|k| c[k][l]);
+                let (counts, e, q) = sampson(&r, &t, &row);
+                lanes[l] += gain(counts & (e < q), e, q);
+            }
+        }
+        sum += lanes.iter().sum::<u32>();
+        left = left.saturating_sub((part.len() * LANES) as u32);
+        if sum + (left << 16) <= more_than {
+            break;
+        }
+    }
+    sum
+}
+
+/// Whether the point is in front of both cameras or far away; numerator and denominator of the squared residual.
+#[inline(always)]
+fn sampson(r: &[[f32; 3]; 3], t: &[f32; 3], row: &[f32; 19]) -> (bool, f32, f32) {
+    let dot = |a: &[f32; 3], b: &[f32; 3]| (a[0] * b[0] + a[1] * b[1]) + a[2] * b[2];
+    let cross = |a: &[f32; 3], b: &[f32; 3]| {
+        [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+    };
+    let at = |k: usize| [row[k], row[k + 1], row[k + 2]];
+    let (b1, b2) = (at(0), at(3));
+    let x = [dot(&r[0], &b1), dot(&r[1], &b1), dot(&r[2], &b1)];
+    let l2 = cross(t, &x);
+    let e = dot(&b2, &l2);
+    let m = cross(&b2, t);
+    let l1 = [0, 1, 2].map(|j| (r[0][j] * m[0] + r[1][j] * m[1]) + r[2][j] * m[2]);
+    let (p, q) = (dot(&at(12), &l2), dot(&at(15), &l2));
+    let (u, v) = (dot(&at(6), &l1), dot(&at(9), &l1));
+    let q2 = (p * p + q * q) + (u * u + v * v);
+    let (c, g2, g1) = (dot(&b2, &x), dot(&b2, t), dot(&x, t));
+    let front = (c * g2 - g1 > -row[18]) & (g2 - c * g1 > -row[18]);
+    (front, e * e, q2)
+}
+
+/// How many features of the reference view agree with a feature of the current one, for each of [`CUTS`].
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
+fn near(blocks: &[[[f32; LANES]; 19]], pose: &Pose, own: &[f32; 19]) -> [u32; CUTS.len()] {
+    let (r, t) = single(pose);
+    let mut counts = [[0u32; LANES]; CUTS.len()];
+    for c in blocks {
+        for l in 0..LANES {
+            // The current view is the one given, the reference that of the row.
+            let of_reference = |k: usize| matches!(k, 3..=5 | 12..=18);
+            let row: [f32; 19] = std::array::from_fn(|k| if of_reference(k) { c[k][l] } else { own[k] });
+            let (front, e, q) = sampson(&r, &t, &row);
+            for (counts, cut) in counts.iter_mut().zip(CUTS) {
+                counts[l] += u32::from(front & (e < q * cut as f32));
+            }
+        }
+    }
+    counts.map(|lanes| lanes.iter().sum())
+}
