@@ -222,7 +222,8 @@ impl Problem {
             let step = solved(&slopes, &miss);
             x = minus(&x, &step);
             if size < CLOSE && dot(&step, &step) < CLOSE * CLOSE * dot(&x, &x) {
-                kept = x;
+                // What is left is the square of that.
+                (last, kept) = (0.0, x);
                 break;
             }
         }

@@ -113,6 +113,8 @@ vision! {
     "joint_2view" 8 Counted::Trace, uncalibrated::joint_2view, uncalibrated::joint_2view_recovered;
     "p4p_focal_radial" 12 Counted::Trace, uncalibrated::p4p_focal_radial, uncalibrated::p4p_focal_radial_recovered,
         uncalibrated::p4p_focal_radial_reduced;
+    "p4p_focal" 8 Counted::Trace, uncalibrated::p4p_focal, uncalibrated::p4p_focal_recovered,
+        uncalibrated::p4p_focal_reduced;
     "rolling_shutter" 20 Counted::Trace, absolute::rolling_shutter, absolute::rolling_shutter_recovered,
         absolute::rolling_shutter_reduced;
     "rolling_shutter_1lin" 64 Counted::Source, absolute::rolling_shutter_1lin, absolute::rolling_shutter_1lin_recovered;
@@ -122,6 +124,8 @@ vision! {
         relative::five_point_nullspace_reduced;
     "relative_pose_focal" 10 Counted::Trace, uncalibrated::relative_pose_focal, uncalibrated::relative_pose_focal_recovered,
         uncalibrated::relative_pose_focal_reduced;
+    "six_point_focal" 15 Counted::Trace, relative::six_point_focal, relative::six_point_focal_recovered,
+        relative::six_point_focal_reduced;
     "homography_3pt" 4 Counted::Trace, relative::homography_3pt, relative::homography_3pt_recovered;
     "tdoa_5" 24 Counted::Trace, absolute::tdoa_5, absolute::tdoa_5_recovered;
     "triangulation_2" 6 Counted::Trace, triangulation::two_views, triangulation::recovered;

@@ -71,13 +71,18 @@ pub(super) fn five_point_depths_recovered(root: &[f64], measured: &[f64]) -> Opt
 
 /// The matrices that span all which meet the epipolar constraints, one after another, row by row.
 pub(super) fn five_point_nullspace_reduced(measured: &[f64]) -> Option<Vec<f64>> {
-    let [x, y] = sides(measured.get(..20)?);
-    let mut linear = DMatrix::zeros(5, 9);
-    for (i, (x, y)) in x.iter().zip(&y).enumerate().take(5) {
+    epipolar(measured.get(..20)?)
+}
+
+/// Orthonormal matrices that span all with `y' E x = 0` for up to eight pairs of rays.
+fn epipolar(measured: &[f64]) -> Option<Vec<f64>> {
+    let [x, y] = sides(measured);
+    let mut linear = DMatrix::zeros(x.len(), 9);
+    for (i, (x, y)) in x.iter().zip(&y).enumerate() {
         let products = y * x.transpose();
         (0..9).for_each(|k| linear[(i, k)] = products[(k / 3, k % 3)]);
     }
-    Some(null_space(&linear, 4)?.as_slice().to_vec())
+    Some(null_space(&linear, 9 - x.len())?.as_slice().to_vec())
 }
 
 pub(super) fn five_point_nullspace(random: &mut Random) -> Option<Instance> {
@@ -99,6 +104,39 @@ pub(super) fn five_point_nullspace_recovered(root: &[f64], measured: &[f64]) -> 
     let (rotations, direction) = of_essential(Matrix3::from_fn(|i, j| entry(3 * i + j)))?;
     let [x, y] = sides(measured);
     Some(rotations.into_iter().flat_map(|rotation| two_views(rotation, direction, &x, &y)).collect())
+}
+
+/// The matrices that span all which meet the epipolar constraints, as [`five_point_nullspace_reduced`] has them.
+pub(super) fn six_point_focal_reduced(measured: &[f64]) -> Option<Vec<f64>> {
+    epipolar(measured.get(..24)?)
+}
+
+/// Measured: per point its image in the first and in the second view, both with the same focal length.
+pub(super) fn six_point_focal(random: &mut Random) -> Option<Instance> {
+    let pair = pair(random, 6)?;
+    let f = random.between(0.5, 2.0);
+    let measured: Vec<f64> = pair.images().into_iter().map(|v| v * f).collect();
+    let basis = six_point_focal_reduced(&measured)?;
+    let ray = Matrix3::from_diagonal(&Vector3::new(1.0 / f, 1.0 / f, 1.0));
+    let fundamental = ray * pair.translation.cross_matrix() * matrix(&pair.rotation) * ray;
+    let share = |j: usize| (0..9).map(|k| basis[9 * j + k] * fundamental[(k / 3, k % 3)]).sum::<f64>();
+    let near = vec![share(0) / share(2), share(1) / share(2), 1.0 / (f * f)];
+    let truth = Geometry { focal: Some(f), ..pair.geometry() };
+    let useful = near.iter().all(|v| v.abs() < 20.0);
+    useful.then(|| Instance::reduced(measured, basis, near, truth))
+}
+
+pub(super) fn six_point_focal_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
+    let basis = six_point_focal_reduced(measured)?;
+    let [a, b, w] = *root.first_chunk()?;
+    let f = (w > 0.0).then(|| 1.0 / w.sqrt())?;
+    let entry = |k: usize| a * basis[k] + b * basis[9 + k] + basis[18 + k];
+    let camera = Matrix3::from_diagonal(&Vector3::new(f, f, 1.0));
+    let (rotations, direction) = of_essential(camera * Matrix3::from_fn(|i, j| entry(3 * i + j)) * camera)?;
+    let rays: Vec<f64> = measured.iter().map(|v| v / f).collect();
+    let [x, y] = sides(rays.get(..24)?);
+    let all = rotations.into_iter().flat_map(|rotation| two_views(rotation, direction, &x, &y));
+    Some(all.map(|one| Geometry { focal: Some(f), ..one }).collect())
 }
 
 /// Measured: all x of three unit rays of the first view, all y, all z; then of the second view.

@@ -85,6 +85,54 @@ pub(super) fn p4p_focal_radial_recovered(root: &[f64], measured: &[f64]) -> Opti
     Some(vec![Geometry { focal, distortion: Some(k), ..Geometry::of_points(pose, &points) }])
 }
 
+/// The first three columns of the rows of `P`. Measured: four image points, four points.
+pub(super) fn p4p_focal_reduced(measured: &[f64]) -> Option<Vec<f64>> {
+    let (basis, third) = cameras(measured)?;
+    let n = [0, 1, 2, 4, 5, 6].into_iter().flat_map(|i| (0..4).map(move |j| (i, j))).map(|cell| basis[cell]);
+    let b = (0..3).flat_map(|i| UNDISTORTED.map(|j| (i, j))).map(|cell| third[cell]);
+    Some(n.chain(b).collect())
+}
+
+/// Columns of the matrix of the third row without distortion.
+const UNDISTORTED: [usize; 4] = [0, 1, 2, 7];
+
+pub(super) fn p4p_focal(random: &mut Random) -> Option<Instance> {
+    let pose = Pose { rotation: matrix(&random.rotation()), translation: random.vector(1.0) };
+    let f = random.between(0.7, 1.5);
+    let seen: Vec<_> = (0..4).map(|_| random.seen()).collect();
+    let points: Vec<_> = seen.iter().map(|p| pose.rotation.transpose() * (p - pose.translation)).collect();
+    let images = images(&seen).into_iter().map(|v| v * f);
+    let measured: Vec<f64> = images.chain(flat(&points)).collect();
+    let (basis, _) = cameras(&measured)?;
+    let row = |i: usize| pose.rotation.row(i).transpose().push(pose.translation[i]);
+    let rows = DMatrix::from_iterator(8, 1, row(0).iter().chain(row(1).iter()).copied());
+    let share = basis.transpose() * rows;
+    let last = share[3];
+    let near = vec![share[0] / last, share[1] / last, share[2] / last];
+    let truth = Geometry { focal: Some(f), ..Geometry::of_points(pose, &points) };
+    let parameters = p4p_focal_reduced(&measured)?;
+    (near.iter().all(|v| v.abs() < 20.0)).then(|| Instance::reduced(measured, parameters, near, truth))
+}
+
+/// With noise the third row is not orthogonal to the others: the rotation is that of the first two.
+pub(super) fn p4p_focal_recovered(root: &[f64], measured: &[f64]) -> Option<Vec<Geometry>> {
+    let (basis, third) = cameras(measured)?;
+    let [a, b, c] = *root.first_chunk()?;
+    let share = Vector4::new(a, b, c, 1.0);
+    let row = |first: usize| Vector4::from_fn(|i, _| (0..4).map(|j| basis[(first + i, j)] * share[j]).sum());
+    let (x, y) = (row(0), row(4));
+    let z = Vector4::from_fn(|i, _| (0..4).map(|j| third[(i, UNDISTORTED[j])] * share[j]).sum::<f64>());
+    // P is known but for its sign.
+    let normal = x.xyz().cross(&y.xyz()).normalize();
+    let sign = normal.dot(&z.xyz()).signum();
+    let scales = [x.xyz().norm() * sign, y.xyz().norm() * sign, normal.dot(&z.xyz()) * sign];
+    let rows = [x.xyz() / scales[0], y.xyz() / scales[1], normal].map(|row| row.transpose());
+    let translation = Vector3::new(x.w / scales[0], y.w / scales[1], z.w * sign / scales[2]);
+    let pose = Pose { rotation: Matrix3::from_rows(&rows), translation };
+    let points = vectors(measured.get(8..20)?);
+    Some(vec![Geometry { focal: Some(scales[0].abs() / scales[2]), ..Geometry::of_points(pose, &points) }])
+}
+
 /// Measured: four image points in focal lengths, four points.
 pub(super) fn pnp_principal_point(random: &mut Random) -> Option<Instance> {
     let (q, t) = (random.rotation(), random.vector(3.0));
