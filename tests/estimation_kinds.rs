@@ -3,8 +3,8 @@
 //! `FLASHREG_KINDS_SCENES=N` draws N scenes in place of a few, and prints tables with `--nocapture`.
 
 use flashreg::estimation::{
-    AbsoluteProblem, AbsoluteRow, Estimation, Estimator, Intrinsics, Reason, Sight, TriangulationProblem,
-    Triangulator,
+    AbsoluteProblem, AbsoluteRow, Estimation, Estimator, Intrinsics, Reason, RelativeProblem, RelativeRow,
+    Sight, TriangulationProblem, Triangulator,
 };
 use flashreg::geometry::{pose_error, Pose, Vector};
 use flashreg::homotopy::problems::Random;
@@ -355,4 +355,76 @@ fn pnp_of_all_rows_is_what_sampling_refines_to() {
         assert!(turn < 1e-6 && place < 1e-5, "{n}: {turn} {place}");
         assert_eq!((a.status, b.status), (Status::Ok, Status::Ok), "{n}: {} {}", a.reason, b.reason);
     }
+}
+
+/// Two views of points by a camera with a focal length that is only guessed, a share of the rows wrong.
+fn two_views(second: &Pose, outliers: f64, guess: f64, random: &mut Random) -> RelativeProblem {
+    const ROWS: usize = 200;
+    let mut problem = RelativeProblem::with_capacity(ROWS);
+    problem.set_intrinsics(Intrinsics { focal: [guess; 2], centre: [320.0, 240.0] });
+    let look = |p: &Vector, random: &mut Random| {
+        let at = p.xy() / p.z;
+        let pixel = at * FOCAL + Vector2::new(random.normal(1.0), random.normal(1.0));
+        let ray = Vector::new(pixel.x / guess, pixel.y / guess, 1.0);
+        let metric = Matrix2x3::new(1.0, 0.0, -ray.x, 0.0, 1.0, -ray.y) * (ray.norm() * guess / THRESHOLD);
+        let sight =
+            Sight { bearing: ray.normalize(), metric, pixel: Some([pixel.x + 320.0, pixel.y + 240.0]) };
+        (p.z > 0.5 && at.norm() < 0.8).then_some(sight)
+    };
+    while problem.rows().len() < ROWS {
+        let wrong = (problem.rows().len() as f64) < outliers * ROWS as f64;
+        let first = random.seen();
+        let other = if wrong { random.seen() } else { first };
+        let sights = (look(&first, random), look(&second.apply(&other), random));
+        if let (Some(sight), Some(reference)) = sights {
+            problem.push(RelativeRow { sight, reference, weight: 1.0, id: None });
+        }
+    }
+    problem
+}
+
+#[test]
+fn two_views_tell_the_focal_length_unless_their_axes_are_parallel() {
+    let params = params(CameraProblem::Focal);
+    let mut estimator = estimator(&params);
+    let mut random = Random::new(3);
+    println!("| two views, outliers, % | ok | wrong | rotation, mrad | direction, mrad | focal, % | ms |");
+    for outliers in [0.0, 0.3] {
+        let count = scenes(3);
+        let (mut ok, mut wrong, mut all, mut times) = (0, 0, [vec![], vec![], vec![]], Vec::new());
+        for _ in 0..count {
+            let rotation = random.turn(0.4).to_rotation_matrix().into_inner();
+            let second = Pose { rotation, translation: random.vector(1.0).normalize() };
+            let input = two_views(&second, outliers, 0.8 * FOCAL, &mut random);
+            let start = Instant::now();
+            let found = estimator.relative(&input, &params);
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+            let Some(pose) = found.target_t_source else { continue };
+            let (turn, _) = pose_error(&pose, &second.to_rigid());
+            let direction = (pose.translation.vector - second.translation).norm();
+            let focal = (found.focal.unwrap_or(0.0) / FOCAL - 1.0).abs();
+            let right = turn < 0.05 && direction < 0.1 && focal < 0.1;
+            ok += usize::from(found.status == Status::Ok && right);
+            wrong += usize::from(found.status == Status::Ok && !right);
+            if found.status != Status::Ok || !right {
+                println!("{} {} {turn} {direction} {focal} {}", found.status, found.reason, found.inliers);
+            }
+            all.iter_mut().zip([turn, direction, focal]).for_each(|(all, error)| all.push(error));
+        }
+        let [turn, direction, focal] = all.map(median);
+        println!(
+            "| {:.0} | {ok} of {count} | {wrong} | {:.2} | {:.2} | {:.2} | {:.0} |",
+            100.0 * outliers,
+            1e3 * turn,
+            1e3 * direction,
+            100.0 * focal,
+            median(times),
+        );
+        assert_eq!(wrong, 0, "{outliers}");
+        assert!(ok * 3 >= count * 2, "{outliers}: {ok} of {count}");
+    }
+    let aside = Pose { translation: Vector::new(0.8, 0.1, 0.0).normalize(), ..Pose::identity() };
+    let input = two_views(&aside, 0.0, FOCAL, &mut random);
+    let found = estimator.relative(&input, &params);
+    assert_ne!(found.status, Status::Ok, "{} {:?}", found.reason, found.focal);
 }

@@ -3,6 +3,7 @@
 use super::absolute::Absolute;
 use super::consensus::{Clock, Consensus};
 use super::judge::{Judge, Task};
+use super::kinds::Kinds;
 use super::model::{Model, Search, Stop};
 use super::relative::Relative;
 use super::search::CpuSearch;
@@ -23,6 +24,7 @@ pub struct Estimator {
     search: CpuSearch<Pose>,
     consensus: Consensus<Pose>,
     judge: Judge<Pose>,
+    kinds: Kinds,
     result: Estimation,
 }
 
@@ -42,6 +44,7 @@ impl Estimator {
             absolute: Absolute::with_capacity(capacity),
             relative: Relative::with_capacity(capacity),
             search: CpuSearch::new(pool.clone()),
+            kinds: Kinds::new(params, capacity, &pool)?,
             pool,
             consensus: Consensus::with_capacity(capacity),
             judge: Judge::with_capacity(capacity),
@@ -56,8 +59,11 @@ impl Estimator {
         let n = problem.rows().len();
         self.result.reset(n);
         if n <= self.capacity {
-            let Self { pool, absolute, search, consensus, judge, result, .. } = self;
+            let Self { pool, absolute, search, consensus, judge, kinds, result, .. } = self;
             pool.install(|| {
+                if kinds.absolute(problem, params, &mut clock, result) {
+                    return;
+                }
                 absolute.load(problem);
                 clock.lap(|s| &mut s.sample);
                 run(absolute, search, consensus, judge, params, &mut clock, result);
@@ -74,8 +80,11 @@ impl Estimator {
         let n = problem.rows().len();
         self.result.reset(n);
         if n <= self.capacity {
-            let Self { pool, relative, search, consensus, judge, result, .. } = self;
+            let Self { pool, relative, search, consensus, judge, kinds, result, .. } = self;
             pool.install(|| {
+                if kinds.relative(problem, params, &mut clock, result) {
+                    return;
+                }
                 relative.load(problem);
                 clock.lap(|s| &mut s.sample);
                 run(relative, search, consensus, judge, params, &mut clock, result);
@@ -108,7 +117,7 @@ impl Estimator {
 }
 
 /// Runs the loop on a model that is loaded.
-fn run<M: Model>(
+pub(super) fn run<M: Model>(
     model: &mut M,
     search: &mut impl Search<M>,
     consensus: &mut Consensus<M::Hypothesis>,

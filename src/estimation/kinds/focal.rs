@@ -1,4 +1,7 @@
-//! Pose and focal length from four points.
+//! Pose and focal length from four points that are not in a plane, by the problem `p4p_focal` of the library.
+//!
+//! Four points give eight equations for seven unknowns: with noise no camera meets all of them, and the solver
+//! leaves one out. What it finds is refined.
 
 use super::focal_radial::{four_points, pose_in, Frame};
 use super::homotopy_search::Minimal;
@@ -11,7 +14,7 @@ pub(crate) struct Focal;
 
 impl Kind for Focal {
     const SAMPLE: usize = 4;
-    const ROOTS: usize = 12;
+    const ROOTS: usize = 8;
     const BESIDE: Beside = Beside::Focal;
 
     fn is_degenerate(scene: &Scene<Self>, sample: &[u32]) -> bool {
@@ -22,7 +25,7 @@ impl Kind for Focal {
 }
 
 impl Minimal for Scene<Focal> {
-    const PROBLEM: &'static str = "p4p_focal_radial";
+    const PROBLEM: &'static str = "p4p_focal";
     type Frame = Frame;
 
     fn measured(&self, sample: &[u32]) -> Option<(Vec<f64>, Frame)> {

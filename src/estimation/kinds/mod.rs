@@ -6,12 +6,14 @@
 //! | [`FocalRadial`] | 4 points | focal length, distortion | homotopy |
 //! | [`RollingShutter`] | 6 points | angular rate, velocity | homotopy |
 //! | [`RollingShutterLinear`] | 6 points | angular rate, velocity | homotopy |
+//! | [`RelativeFocal`] | 6 points in two views | focal length | homotopy |
 //! | [`Upright`] | 2 points | none; up is known | closed form |
 //! | [`PnpSearch`] | all points | none | homotopy |
 
 mod focal;
 mod focal_radial;
 mod homotopy_search;
+mod relative_focal;
 mod rolling_shutter;
 mod scene;
 mod upright;
@@ -25,7 +27,7 @@ use super::judge::Judge;
 use super::model::{Model, Search};
 use super::pnp::PnpSearch;
 use super::search::CpuSearch;
-use super::{AbsoluteProblem, Estimation};
+use super::{AbsoluteProblem, Estimation, RelativeProblem};
 use crate::homotopy::Backend;
 use crate::params::{BackendChoice, CameraProblem, Params};
 use crate::registration::BackendError;
@@ -33,6 +35,7 @@ use crate::status::Status;
 use focal::Focal;
 use focal_radial::FocalRadial;
 use homotopy_search::HomotopySearch;
+use relative_focal::RelativeFocal;
 use rolling_shutter::{RollingShutter, RollingShutterLinear};
 use scene::{Kind, Scene, View};
 use std::sync::Arc;
@@ -76,12 +79,14 @@ impl<K: Kind, S: Search<Scene<K>>> Robust<Scene<K>, S> {
 
 type ByHomotopy<K> = Box<Robust<Scene<K>, HomotopySearch<Scene<K>>>>;
 
-/// The kinds of absolute problems that are not calibrated with three points: one of them, by `camera.problem`.
+/// The problems that are not calibrated with three points in one view or five in two: one of them, by
+/// `camera.problem`.
 pub(crate) enum Kinds {
     /// Calibrated, if up is known.
     Upright(Box<Robust<Scene<Upright>, CpuSearch<View>>>),
     Pnp(Box<Robust<Absolute, PnpSearch>>),
-    Focal(ByHomotopy<Focal>),
+    /// Of one view, and of two.
+    Focal(ByHomotopy<Focal>, Box<Robust<RelativeFocal, HomotopySearch<RelativeFocal>>>),
     FocalRadial(ByHomotopy<FocalRadial>),
     RollingShutter(ByHomotopy<RollingShutter>),
     RollingShutterLinear(ByHomotopy<RollingShutterLinear>),
@@ -122,7 +127,11 @@ impl Kinds {
                 let search = PnpSearch::new(pool.clone(), backend).map_err(refused)?;
                 Self::Pnp(Box::new(Robust::new(Absolute::with_capacity(capacity), search, capacity)))
             }
-            CameraProblem::Focal => Self::Focal(by_homotopy(capacity, pool, backend)?),
+            CameraProblem::Focal => {
+                let search = HomotopySearch::new(pool.clone(), backend).map_err(refused)?;
+                let relative = Robust::new(RelativeFocal::with_capacity(capacity), search, capacity);
+                Self::Focal(by_homotopy(capacity, pool, backend)?, Box::new(relative))
+            }
             CameraProblem::FocalRadial => Self::FocalRadial(by_homotopy(capacity, pool, backend)?),
             CameraProblem::RollingShutter => Self::RollingShutter(by_homotopy(capacity, pool, backend)?),
             CameraProblem::RollingShutterLinear => {
@@ -132,7 +141,7 @@ impl Kinds {
     }
 
     /// Estimates, or gives false: the problem is the calibrated one without a vertical.
-    pub fn estimate(
+    pub fn absolute(
         &mut self,
         problem: &AbsoluteProblem,
         params: &Params,
@@ -146,7 +155,7 @@ impl Kinds {
                 robust.model.load(problem);
                 robust.run(params, clock, out);
             }
-            Self::Focal(robust) => robust.estimate(problem, params, clock, out),
+            Self::Focal(robust, _) => robust.estimate(problem, params, clock, out),
             Self::FocalRadial(robust) => robust.estimate(problem, params, clock, out),
             Self::RollingShutter(robust) => robust.estimate(problem, params, clock, out),
             Self::RollingShutterLinear(robust) => robust.estimate(problem, params, clock, out),
@@ -154,6 +163,23 @@ impl Kinds {
         if !matches!(self, Self::Upright(_)) {
             out.solver = "homotopy";
         }
+        true
+    }
+
+    /// The same of a relative problem.
+    pub fn relative(
+        &mut self,
+        problem: &RelativeProblem,
+        params: &Params,
+        clock: &mut Clock,
+        out: &mut Estimation,
+    ) -> bool {
+        let Self::Focal(_, robust) = self else { return false };
+        match robust.model.load(problem, params.camera.inlier_threshold_px) {
+            Ok(()) => robust.run(params, clock, out),
+            Err(reason) => (out.status, out.reason) = (Status::BadInput, reason),
+        }
+        out.solver = "homotopy";
         true
     }
 }

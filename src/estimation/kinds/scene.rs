@@ -166,11 +166,6 @@ impl<K: Kind> Scene<K> {
         Ok(())
     }
 
-    /// The calibrated problem that this one contains.
-    pub fn base(&self) -> &Absolute {
-        &self.base
-    }
-
     /// Rows and images of a sample.
     pub fn sample<'a>(&'a self, sample: &'a [u32]) -> impl Iterator<Item = (&'a Row, &'a Image)> + Clone {
         sample
@@ -442,7 +437,11 @@ impl<K: Kind> Model for Scene<K> {
             Beside::Motion => out.motion = Some(h.motion.map(|v| -v / self.unit[1])),
         }
         if !K::UPRIGHT {
-            return self.base.report(&h.pose, covariance, out);
+            let [translation, rotation] = self.base.report(&h.pose, covariance, out);
+            // A focal length that is open leaves angles open.
+            let focal =
+                covariance.get(6).filter(|_| Self::IN_PIXELS).map_or(0.0, |row| row[6].max(0.0).sqrt());
+            return [translation, rotation.max(focal / h.focal)];
         }
         // From place and turn about up to place and turn.
         let lift = |columns: &[Delta]| -> Vec<Delta> { columns.iter().map(|c| self.of_pose(c)).collect() };
