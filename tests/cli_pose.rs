@@ -75,7 +75,8 @@ fn pixels_give_the_pose_whatever_file_has_the_calibration() {
     let file = write(folder.path(), "rows.txt", &text);
     let mask = folder.path().join("mask.txt");
     let distortion = format!("plumb_bob:{}", COEFFICIENTS.map(|k| k.to_string()).join(","));
-    let args = ["p3p", &file, "--camera", NUMBERS, "--distortion", &distortion, "--json", "--mask"];
+    let args =
+        ["p3p", file.as_str(), "--camera", NUMBERS, "--distortion", distortion.as_str(), "--json", "--mask"];
     let run = pose(&[&args[..], &[mask.to_str().expect("UTF-8")]].concat());
     assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
     is_right(&run.json());
@@ -87,18 +88,18 @@ fn pixels_give_the_pose_whatever_file_has_the_calibration() {
         data: [500, 0, 320, 0, 500, 240, 0, 0, 1]\ndistortion_model: plumb_bob\ndistortion_coefficients:\n  rows: \
         1\n  cols: 5\n  data: [-0.2, 0.05, 0.001, -0.001, 0.0]\n";
     let calibration = write(folder.path(), "front.yaml", yaml);
-    let run = pose(&["p3p", &file, "--camera", &calibration]);
+    let run = pose(&["p3p", file.as_str(), "--camera", calibration.as_str()]);
     assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
     assert!(run.stdout.starts_with("status       ok\n"), "{}", run.stdout);
 
     for (args, what) in [
-        (vec!["p3p", &file], "--camera"),
-        (vec!["p3p", &file, "--camera", "1,2,3"], "four numbers"),
-        (vec!["p3p", &file, "--camera", "0,500,320,240"], "calibrat"),
-        (vec!["p3p", &file, "--camera", NUMBERS, "--distortion", "kannala:1"], "kannala"),
-        (vec!["vertical", &file, "--camera", NUMBERS], "--up-source"),
-        (vec!["p3p", &calibration, "--camera", NUMBERS], "front.yaml"),
-        (vec!["homography", &file, "--camera", NUMBERS], "homography"),
+        (vec!["p3p", file.as_str()], "--camera"),
+        (vec!["p3p", file.as_str(), "--camera", "1,2,3"], "four numbers"),
+        (vec!["p3p", file.as_str(), "--camera", "0,500,320,240"], "calibrat"),
+        (vec!["p3p", file.as_str(), "--camera", NUMBERS, "--distortion", "kannala:1"], "kannala"),
+        (vec!["vertical", file.as_str(), "--camera", NUMBERS], "--up-source"),
+        (vec!["p3p", calibration.as_str(), "--camera", NUMBERS], "front.yaml"),
+        (vec!["homography", file.as_str(), "--camera", NUMBERS], "homography"),
     ] {
         let run = pose(&args);
         assert_eq!(run.code, Some(2), "{args:?}: {}", run.stdout);
@@ -120,16 +121,24 @@ fn bearings_and_an_unknown_focal_length_give_the_pose() {
     let pixels = write(folder.path(), "pixels.csv", &pixels);
     let up = map_t_camera() * Vector::new(0.0, -1.0, 0.0);
     let up = format!("{},{},{}", up.x, up.y, up.z);
-    is_right(&pose(&["pnp", &bearings, "--bearings", "--json"]).json());
-    let vertical =
-        ["vertical", &bearings, "--bearings", "--json", "--up-source", "0,-1,0", "--up-target", &up];
+    is_right(&pose(&["pnp", bearings.as_str(), "--bearings", "--json"]).json());
+    let vertical = [
+        "vertical",
+        bearings.as_str(),
+        "--bearings",
+        "--json",
+        "--up-source",
+        "0,-1,0",
+        "--up-target",
+        up.as_str(),
+    ];
     is_right(&pose(&vertical).json());
-    let run = pose(&["p4p_focal", &pixels, "--camera", "400,400,320,240", "--json"]);
+    let run = pose(&["p4p_focal", pixels.as_str(), "--camera", "400,400,320,240", "--json"]);
     is_right(&run.json());
     let focal = run.json()["focal"].as_f64().expect("a focal length");
     assert!((focal - 500.0).abs() < 0.1, "{focal}");
     // Pixels are needed.
-    let run = pose(&["p4p_focal", &bearings, "--bearings", "--json"]);
+    let run = pose(&["p4p_focal", bearings.as_str(), "--bearings", "--json"]);
     assert_eq!((run.code, run.json()["status"].as_str()), (Some(1), Some("bad_input")));
 }
 
@@ -148,8 +157,17 @@ fn points_are_triangulated_from_views() {
     let file = write(folder.path(), "tracks.txt", &rows);
     let views = write(folder.path(), "views.tum", "3 0 0 0 0 0 0 1\n7 0.6 0 0 0 0 0 1\n");
     for solver in ["closed_form", "homotopy"] {
-        let args =
-            ["triangulate", &file, "--camera", NUMBERS, "--views", &views, "--solver", solver, "--json"];
+        let args = [
+            "triangulate",
+            file.as_str(),
+            "--camera",
+            NUMBERS,
+            "--views",
+            views.as_str(),
+            "--solver",
+            solver,
+            "--json",
+        ];
         let run = pose(&args);
         let json = run.json();
         assert_eq!(run.code, Some(0), "{}", run.stderr);
@@ -160,6 +178,6 @@ fn points_are_triangulated_from_views() {
         }
     }
     let missing = write(folder.path(), "other.tum", "3 0 0 0 0 0 0 1\n");
-    let run = pose(&["triangulate", &file, "--camera", NUMBERS, "--views", &missing]);
+    let run = pose(&["triangulate", file.as_str(), "--camera", NUMBERS, "--views", missing.as_str()]);
     assert!(run.code == Some(2) && run.stderr.contains("no view 7"), "{}", run.stderr);
 }

@@ -109,16 +109,16 @@ enum Sensor {
 }
 
 impl Sensor {
-    fn sight(&self, numbers: &[f64]) -> Result<Sight, Drop> {
-        let finite = numbers.iter().all(|v| v.is_finite()).then_some(()).ok_or(Drop::NonFinite);
+    fn sight(&self, numbers: &[f64]) -> Result<Sight, Unusable> {
+        let finite = numbers.iter().all(|v| v.is_finite()).then_some(()).ok_or(Unusable::NonFinite);
         match (self, numbers) {
             (Self::Pixels(camera, threshold), [u, v]) => {
-                finite.and_then(|()| Sight::of_pixel([*u, *v], camera, *threshold).ok_or(Drop::Pixel))
+                finite.and_then(|()| Sight::of_pixel([*u, *v], camera, *threshold).ok_or(Unusable::Pixel))
             }
             (Self::Bearings(threshold), [x, y, z]) => finite.and_then(|()| {
-                Sight::of_bearing(&Vector::new(*x, *y, *z), *threshold).ok_or(Drop::NonFinite)
+                Sight::of_bearing(&Vector::new(*x, *y, *z), *threshold).ok_or(Unusable::NonFinite)
             }),
-            _ => Err(Drop::NonFinite),
+            _ => Err(Unusable::NonFinite),
         }
     }
 
@@ -133,7 +133,7 @@ impl Sensor {
 
 /// Why a row is not used.
 #[derive(Clone, Copy)]
-enum Drop {
+enum Unusable {
     NonFinite,
     Weight,
     Pixel,
@@ -148,12 +148,12 @@ struct Rows {
 }
 
 impl Rows {
-    fn count(&mut self, outcome: Result<(), Drop>) {
+    fn count(&mut self, outcome: Result<(), Unusable>) {
         match outcome {
             Ok(()) => self.numbers.push(self.total),
-            Err(Drop::NonFinite) => self.dropped.non_finite += 1,
-            Err(Drop::Weight) => self.dropped.weight += 1,
-            Err(Drop::Pixel) => self.dropped.pixel += 1,
+            Err(Unusable::NonFinite) => self.dropped.non_finite += 1,
+            Err(Unusable::Weight) => self.dropped.weight += 1,
+            Err(Unusable::Pixel) => self.dropped.pixel += 1,
         }
         self.total += 1;
     }
@@ -220,7 +220,7 @@ impl EstimatePose {
     fn read(
         &self,
         columns: Columns,
-        mut row: impl FnMut(&[f64]) -> Result<(), Drop>,
+        mut row: impl FnMut(&[f64]) -> Result<(), Unusable>,
     ) -> anyhow::Result<Rows> {
         let mut rows = Rows::default();
         let mut read = || -> Result<(), table::FileError> {
@@ -235,13 +235,13 @@ impl EstimatePose {
         let at = sensor.width();
         let file = self.read(if at == 2 { POINTS } else { RAYS }, |values| {
             let (feature, rest) = values.split_at(at);
-            let [tx, ty, tz, weight, id] = *rest else { return Err(Drop::NonFinite) };
+            let [tx, ty, tz, weight, id] = *rest else { return Err(Unusable::NonFinite) };
             let (point, weight, id) = (Point::new(tx, ty, tz), weight as f32, identity(id));
             let row = AbsoluteRow { sight: sensor.sight(feature)?, point, weight, id };
             match problem.push(row) {
                 true => Ok(()),
-                false if point.iter().all(|v| v.is_finite()) => Err(Drop::Weight),
-                false => Err(Drop::NonFinite),
+                false if point.iter().all(|v| v.is_finite()) => Err(Unusable::Weight),
+                false => Err(Unusable::NonFinite),
             }
         })?;
         if let Sensor::Pixels(camera, _) = sensor {
@@ -267,10 +267,10 @@ impl EstimatePose {
         let file = self.read(if at == 2 { PAIRS } else { RAYS }, |values| {
             let (features, rest) = values.split_at(2 * at);
             let (current, reference) = features.split_at(at);
-            let [weight, id] = *rest else { return Err(Drop::NonFinite) };
+            let [weight, id] = *rest else { return Err(Unusable::NonFinite) };
             let (sight, reference) = (sensor.sight(current)?, sensor.sight(reference)?);
             let row = RelativeRow { sight, reference, weight: weight as f32, id: identity(id) };
-            problem.push(row).then_some(()).ok_or(Drop::Weight)
+            problem.push(row).then_some(()).ok_or(Unusable::Weight)
         })?;
         if let Sensor::Pixels(camera, _) = sensor {
             problem.set_intrinsics((&**camera).into());
@@ -304,8 +304,8 @@ impl EstimatePose {
         let columns = if sensor.width() == 2 { TRACKS } else { RAY_TRACKS };
         let file = self.read(columns, |values| {
             let (id, view) = (values.first().copied(), values.get(1).copied());
-            let id = id.and_then(identity).ok_or(Drop::NonFinite)?;
-            let number = view.and_then(identity).ok_or(Drop::NonFinite)?;
+            let id = id.and_then(identity).ok_or(Unusable::NonFinite)?;
+            let number = view.and_then(identity).ok_or(Unusable::NonFinite)?;
             let known = numbers.get(&Stamp(i64::from(number) * 1_000_000_000)).copied();
             unknown = unknown.or(known.is_none().then_some(number));
             let sight = sensor.sight(values.get(2..2 + sensor.width()).unwrap_or(&[]))?;
