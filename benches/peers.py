@@ -5,11 +5,14 @@ on the same systems.
     pip install poselib opencv-python-headless numpy sympy; apt install phcpack
     flashreg hc bench --instances 20 --json > cpu.json, with --backend cuda > gpu.json
     benches/peers.py [--flashreg target/release/flashreg] table cpu.json [gpu.json] [--instances 300]
+    benches/peers.py [--flashreg target/release/flashreg] exactness [p3p ...] [--instances 10000] [--seed 1]
     benches/peers.py [--flashreg target/release/flashreg] phcpack [alea6 cyclic5 ...]
 
 `table` prints milliseconds of an instance by itself as a table in Markdown: ours from the files, and those of
 dedicated solvers measured here. They are called from Python, a call for each instance: what the call itself
-costs is measured with a solver that has nothing to do, and told below the table.
+costs is measured with a solver that has nothing to do, and told below the table. `exactness` prints how often the
+true solution is found to 1e-6 (rad; relative translation or its direction; relative focal length): by the closed
+form, by homotopy and by PoseLib, and the condition of what was missed.
 """
 
 import argparse
@@ -100,7 +103,7 @@ def up2p(instance):
 def p4pf(instance):
     truth = instance["truth"]
     images = np.reshape(instance["measured"][:8], (4, 2))
-    images = images / (1 + truth["distortion"] * (images**2).sum(1, keepdims=True))
+    images = images / (1 + (truth["distortion"] or 0) * (images**2).sum(1, keepdims=True))
     points = spatial(instance["measured"][8:])
 
     def right(found):
@@ -114,6 +117,18 @@ def relpose_5pt(instance):
     first, second = rays(images[:, :2]), rays(images[:, 2:])
     call = lambda: poselib.relpose_5pt(first, second)
     return call, lambda poses: any(is_relative(instance["truth"], p.R, p.t) for p in poses)
+
+
+def shared_focal_6pt(instance):
+    truth = instance["truth"]
+    images = np.hstack([np.reshape(instance["measured"], (12, 2)), np.ones((12, 1))])
+    first, second = np.ascontiguousarray(images[::2]), np.ascontiguousarray(images[1::2])
+
+    def right(pairs):
+        close = lambda p: abs(p.camera1.focal() / truth["focal"] - 1) < SAME
+        return any(close(p) and is_relative(truth, p.pose.R, p.pose.t) for p in pairs)
+
+    return lambda: poselib.shared_focal_relpose_6pt(first, second), right
 
 
 def relpose_upright_3pt(instance):
@@ -173,13 +188,23 @@ SOLVERS = {
     "pnp_cubics": (sqpnp, "another cost, its least minimum only; true to 2e-2"),
     "optimal_p4p": (up2p, "the pose from two of the points, exactly"),
     "p4p_focal_radial": (p4pf, "no distortion: has image points without it"),
+    "p4p_focal": (p4pf, ""),
     "five_point": (relpose_5pt, ""),
     "five_point_depths": (relpose_5pt, ""),
     "five_point_nullspace": (relpose_5pt, ""),
+    "six_point_focal": (shared_focal_6pt, ""),
     "homography_3pt": (relpose_upright_3pt, ""),
     "triangulation_2": (correct_matches, "the best root only"),
     "trifocal_focal": (shared_focal_relpose_6pt, "two views of six points"),
     "generalized_3view": (gen_relpose_6pt, "two views of six points"),
+}
+
+
+LABELS = {
+    sqpnp: "SQPNP (OpenCV)",
+    correct_matches: "correctMatches (OpenCV)",
+    p3p_of_images: "p3p",
+    shared_focal_6pt: "shared_focal_relpose_6pt",
 }
 
 
@@ -202,9 +227,39 @@ def dedicated(options, name):
     prepared = [solver(json.loads(line)) for line in lines]
     spent, results = timed([call for call, _ in prepared])
     right = [is_right(found) for (_, is_right), found in zip(prepared, results) if is_right]
-    called = {sqpnp: "SQPNP (OpenCV)", correct_matches: "correctMatches (OpenCV)", p3p_of_images: "p3p"}
-    label = called.get(solver, solver.__name__)
+    label = LABELS.get(solver, solver.__name__)
     return [f"{spent:.4f}", f"{sum(right)}/{len(right)}" if right else "-", label + (f": {what}" if what else "")]
+
+
+# Problems of which PoseLib solves the same, and those with a closed form of ours.
+EXACT = ["p3p", "p3p_pose", "p4p_focal", "five_point", "six_point_focal"]
+CLOSED = ["p3p", "p3p_pose", "five_point"]
+
+
+def exactness(options):
+    """How often the true solution is found to 1e-6, on the same instances."""
+    how_many = ["--instances", options.instances, "--seed", options.seed]
+
+    def bench(name, *way):
+        (row,) = json.loads(flashreg(options, "bench", name, *how_many, *way, "--json"))["problems"]
+        share = f"{100 * row['poses_right'] / row['poses']:.2f}"
+        conditions = [f"{m['condition']:.0e}" if m["condition"] else "none" for m in row["misses"]]
+        return share, f"{1e3 * row['ms']:.2f}", conditions
+
+    print("| problem | closed form, % | us | homotopy, % | us | PoseLib, % | us | solver | conditions of misses |\n" + "|---" * 9 + "|")
+    for name in options.problems or EXACT:
+        closed = bench(name, "--closed-form") if name in CLOSED else ("-", "-", [])
+        paths = bench(name)
+        solver, _ = SOLVERS[name]
+        lines = flashreg(options, "instances", name, *how_many).splitlines()
+        prepared = [solver(json.loads(line)) for line in lines]
+        spent, results = timed([call for call, _ in prepared])
+        right = [is_right(found) for (_, is_right), found in zip(prepared, results)]
+        theirs = [f"{100 * sum(right) / len(right):.2f}", f"{1e3 * spent:.2f}", LABELS.get(solver, solver.__name__)]
+        missed = "; ".join(f"{what}: {', '.join(c[:8])}" for what, c in [("closed", closed[2]), ("homotopy", paths[2])] if c)
+        print("|", " | ".join([name, *closed[:2], *paths[:2], *theirs, missed or "-"]), "|", flush=True)
+    empty, _ = timed([poselib.CameraPose] * 1000)
+    print(f"\nA call from Python that does nothing: {1e3 * empty:.2f} us.")
 
 
 def three(value):
@@ -341,6 +396,11 @@ def main():
     part.add_argument("gpu", nargs="?", metavar="GPU.json")
     part.add_argument("--instances", type=int, default=300)
     part.set_defaults(run=table)
+    part = parts.add_parser("exactness")
+    part.add_argument("problems", nargs="*")
+    part.add_argument("--instances", type=int, default=10000)
+    part.add_argument("--seed", type=int, default=1)
+    part.set_defaults(run=exactness)
     part = parts.add_parser("phcpack")
     part.add_argument("systems", nargs="*")
     part.set_defaults(run=beside_phcpack)

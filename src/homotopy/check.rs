@@ -49,7 +49,7 @@ impl Newton {
 
     /// How much relative errors of the terms of the equations may grow in the coordinates of a point, at
     /// most; infinite where derivatives are singular.
-    fn condition(&self, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> f64 {
+    pub fn condition(&self, root: &[Complex<f64>], parameters: &[Complex<f64>]) -> f64 {
         let jacobian = self.jacobian(&[root, parameters].concat());
         let sizes = DVector::from_iterator(root.len(), magnitudes(root));
         let terms = jacobian.map(|d| d.norm()) * &sizes;

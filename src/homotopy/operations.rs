@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Real additions and multiplications; a complex product is six, a complex sum two. Matrices count as
 /// full: where they have zeros the CPU does less.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Operations {
     /// The equations, their derivatives and their rate of change, with the coefficients they need.
     pub evaluation: usize,

@@ -7,6 +7,7 @@ use super::hc_start::Start;
 use super::say;
 use anyhow::{bail, Context};
 use clap::{Args, Subcommand};
+use flashreg::estimation::solvers::recall_of_closed_form;
 use flashreg::geometry::{Pose, Vector};
 use flashreg::homotopy::monodromy::{monodromy, Options, Progress};
 use flashreg::homotopy::problems::{all, find, Geometry, Problem};
@@ -97,6 +98,9 @@ struct Bench {
     seed: u64,
     #[command(flatten)]
     way: Way,
+    /// By the closed form, for problems that have one (p3p, p3p_pose, and the forms of five_point)
+    #[arg(long, conflicts_with_all = ["residuals", "batch"])]
+    closed_form: bool,
     /// Draw histograms of residuals and errors of the roots
     #[arg(long, value_name = "FILE.png")]
     residuals: Option<PathBuf>,
@@ -394,14 +398,18 @@ impl Bench {
         }
         let (mut rows, mut place) = (Vec::new(), String::new());
         for problem in problems {
-            let row = recall(&problem, self.instances, self.seed, self.way.of_solver(), self.batch)
-                .with_context(|| problem.name.clone())?;
+            let row = self.row(&problem).with_context(|| problem.name.clone())?;
             if !self.json {
                 if place != row.place {
                     say(format!("{}:", row.place));
                     place = row.place.clone();
                 }
                 say(line(&row));
+                row.misses.iter().for_each(|miss| {
+                    let condition =
+                        miss.condition.map_or("no root".to_owned(), |c| format!("condition {c:.1e}"));
+                    say(format!("  geometry missed: seed {}, {condition}", miss.seed));
+                });
             }
             rows.push(row);
         }
@@ -417,6 +425,16 @@ impl Bench {
             );
         }
         Ok(())
+    }
+}
+
+impl Bench {
+    fn row(&self, problem: &Problem) -> anyhow::Result<Recall> {
+        if self.closed_form {
+            return recall_of_closed_form(problem, self.instances, self.seed)?
+                .context("it has no closed form");
+        }
+        Ok(recall(problem, self.instances, self.seed, self.way.of_solver(), self.batch)?)
     }
 }
 
