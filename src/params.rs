@@ -106,12 +106,16 @@ words!(
     CameraProblem {
         /// Nothing: three points fix the pose.
         Calibrated = "calibrated",
+        /// Nothing, and no row is wrong: all of them together fix the pose.
+        Pnp = "pnp",
         /// The focal length.
         Focal = "focal",
         /// The focal length and the distortion.
         FocalRadial = "focal_radial",
         /// The motion while the rows of the image are read.
         RollingShutter = "rolling_shutter",
+        /// The same where the turn of the camera is far from that of one that stands still.
+        RollingShutterLinear = "rolling_shutter_1lin",
     }
 );
 words!(

@@ -132,6 +132,22 @@ named!(
     }
 );
 
+named!(
+    /// What became of a point that was triangulated.
+    PointStatus {
+        /// The point can be trusted.
+        Ok = "ok",
+        /// Its views share a centre, or nothing fixes it.
+        Singular = "singular",
+        /// No point is within the threshold of all its sights.
+        Outlier = "outlier",
+        /// Its depth is not told from infinity: there is too little parallax.
+        Far = "far",
+        /// It is behind a camera that sees it.
+        Behind = "behind",
+    }
+);
+
 /// One number per [`Counter`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters([u64; Counter::ALL.len()]);

@@ -1,7 +1,8 @@
 //! The reader of correspondence files: formats, errors with their place, and that no input makes
 //! it panic.
 
-use flashreg::io::correspondence_file::{CorrespondenceFile, FileError};
+use flashreg::io::correspondence_file::CorrespondenceFile;
+use flashreg::io::table::FileError;
 use proptest::prelude::*;
 
 fn read(bytes: impl AsRef<[u8]>) -> Result<CorrespondenceFile, FileError> {

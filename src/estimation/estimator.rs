@@ -4,6 +4,7 @@ use super::absolute::Absolute;
 use super::backend::Backend;
 use super::consensus::{Clock, Consensus};
 use super::judge::{Judge, Task};
+use super::kinds::Kinds;
 use super::model::{Model, Search, Stop};
 use super::relative::Relative;
 use super::{AbsoluteProblem, Estimation, Reason, RelativeProblem};
@@ -28,6 +29,7 @@ pub struct Estimator {
     search: Backend,
     consensus: Consensus<Pose>,
     judge: Judge<Pose>,
+    kinds: Kinds,
     result: Estimation,
 }
 
@@ -47,6 +49,7 @@ impl Estimator {
             absolute: Absolute::with_capacity(capacity),
             relative: Relative::with_capacity(capacity),
             search: Backend::new(params, pool.clone())?,
+            kinds: Kinds::new(params, capacity, &pool)?,
             pool,
             consensus: Consensus::with_capacity(capacity),
             judge: Judge::with_capacity(capacity),
@@ -61,8 +64,11 @@ impl Estimator {
         let n = problem.rows().len();
         self.result.reset(n);
         if n <= self.capacity {
-            let Self { pool, absolute, search, consensus, judge, result, .. } = self;
+            let Self { pool, absolute, search, consensus, judge, kinds, result, .. } = self;
             pool.install(|| {
+                if kinds.absolute(problem, params, &mut clock, result) {
+                    return;
+                }
                 absolute.load(problem);
                 clock.lap(|s| &mut s.sample);
                 run(absolute, search, consensus, judge, params, &mut clock, result);
@@ -80,8 +86,11 @@ impl Estimator {
         let n = problem.rows().len();
         self.result.reset(n);
         if n <= self.capacity {
-            let Self { pool, relative, search, consensus, judge, result, .. } = self;
+            let Self { pool, relative, search, consensus, judge, kinds, result, .. } = self;
             pool.install(|| {
+                if kinds.relative(problem, params, &mut clock, result) {
+                    return;
+                }
                 relative.load(problem);
                 clock.lap(|s| &mut s.sample);
                 run(relative, search, consensus, judge, params, &mut clock, result);
@@ -125,7 +134,7 @@ impl Estimator {
 }
 
 /// Runs the loop on a model that is loaded.
-fn run<M: Model>(
+pub(super) fn run<M: Model>(
     model: &mut M,
     search: &mut impl Search<M>,
     consensus: &mut Consensus<M::Hypothesis>,

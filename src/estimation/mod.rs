@@ -18,7 +18,9 @@ mod estimator;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod judge;
+mod kinds;
 mod model;
+mod pnp;
 mod problem;
 mod refine;
 mod relative;
@@ -30,8 +32,10 @@ mod search;
 #[cfg(feature = "cuda")]
 mod self_test;
 pub mod solvers;
+mod triangulate;
 mod unique;
 
 pub use estimator::Estimator;
-pub use problem::{AbsoluteProblem, AbsoluteRow, RelativeProblem, RelativeRow, Sight};
+pub use problem::{AbsoluteProblem, AbsoluteRow, Intrinsics, RelativeProblem, RelativeRow, Sight};
 pub use result::{Estimation, Reason, StageTimes};
+pub use triangulate::{Triangulated, TriangulationProblem, Triangulator};

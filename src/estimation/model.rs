@@ -69,6 +69,9 @@ pub(crate) trait Model: Residuals {
     /// drawn from all would: allowed for by this factor.
     const CLUTTER: f64 = CLUTTER;
 
+    /// Samples of the first round; each next one has as many as were drawn, up to a limit.
+    const ROUND: u64 = 64;
+
     /// Of every row of the caller, the row that stands for it: duplicates count once.
     fn places(&self) -> &[u32];
     /// Rows that share this exclude each other in a sample.

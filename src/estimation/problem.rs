@@ -70,17 +70,34 @@ pub struct RelativeRow {
     pub id: Option<u32>,
 }
 
+/// What is known of a camera for problems that seek the rest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Intrinsics {
+    /// Focal length along columns and rows, px; where it is sought only their ratio counts.
+    pub focal: [f64; 2],
+    /// Principal point, px: column, row.
+    pub centre: [f64; 2],
+}
+
+impl From<&Camera> for Intrinsics {
+    fn from(camera: &Camera) -> Self {
+        Self { focal: camera.focal(), centre: camera.center() }
+    }
+}
+
 /// Features of one view matched with known points. The buffer is reused from frame to frame.
 #[derive(Debug, Clone, Default)]
 pub struct AbsoluteProblem {
     rows: Vec<AbsoluteRow>,
     up: Option<[Vector; 2]>,
+    intrinsics: Option<Intrinsics>,
 }
 
 /// Features of one view matched with those of another. The buffer is reused from frame to frame.
 #[derive(Debug, Clone, Default)]
 pub struct RelativeProblem {
     rows: Vec<RelativeRow>,
+    intrinsics: Option<Intrinsics>,
 }
 
 /// The heaviest `max` of some rows, ties by their order, in their order; how many were dropped.
@@ -100,13 +117,14 @@ fn keep_heaviest<T>(rows: &mut Vec<T>, max: usize, weight: impl Fn(&T) -> f32) -
 impl AbsoluteProblem {
     /// Room for `n` rows.
     pub fn with_capacity(n: usize) -> Self {
-        Self { rows: Vec::with_capacity(n), up: None }
+        Self { rows: Vec::with_capacity(n), ..Self::default() }
     }
 
     /// Empties it and keeps the memory.
     pub fn clear(&mut self) {
         self.rows.clear();
         self.up = None;
+        self.intrinsics = None;
     }
 
     /// Adds a row. `false`: refused, a coordinate of the point is not finite or the weight is not above zero.
@@ -133,6 +151,16 @@ impl AbsoluteProblem {
         self.up
     }
 
+    /// What is known of the camera: problems that do not know all of it need it beside the pixels.
+    pub fn set_intrinsics(&mut self, intrinsics: Intrinsics) {
+        self.intrinsics = Some(intrinsics);
+    }
+
+    /// See [`AbsoluteProblem::set_intrinsics`].
+    pub fn intrinsics(&self) -> Option<Intrinsics> {
+        self.intrinsics
+    }
+
     /// The rows in their order.
     pub fn rows(&self) -> &[AbsoluteRow] {
         &self.rows
@@ -142,12 +170,13 @@ impl AbsoluteProblem {
 impl RelativeProblem {
     /// Room for `n` rows.
     pub fn with_capacity(n: usize) -> Self {
-        Self { rows: Vec::with_capacity(n) }
+        Self { rows: Vec::with_capacity(n), ..Self::default() }
     }
 
     /// Empties it and keeps the memory.
     pub fn clear(&mut self) {
         self.rows.clear();
+        self.intrinsics = None;
     }
 
     /// Adds a row. `false`: refused, the weight is not above zero.
@@ -162,6 +191,16 @@ impl RelativeProblem {
     /// Keeps the heaviest `max`, ties by their order; returns how many were dropped.
     pub fn keep_heaviest(&mut self, max: usize) -> usize {
         keep_heaviest(&mut self.rows, max, |row| row.weight)
+    }
+
+    /// What is known of the camera of both views: problems that do not know all of it need it beside the pixels.
+    pub fn set_intrinsics(&mut self, intrinsics: Intrinsics) {
+        self.intrinsics = Some(intrinsics);
+    }
+
+    /// See [`RelativeProblem::set_intrinsics`].
+    pub fn intrinsics(&self) -> Option<Intrinsics> {
+        self.intrinsics
     }
 
     /// The rows in their order.

@@ -11,7 +11,7 @@ use super::sampler::mix;
 use super::scene;
 use super::solvers::five_point;
 use super::unique::Unique;
-use super::{rotation, Estimation, Reason, RelativeProblem};
+use super::{rotation, Estimation, Reason, RelativeProblem, Sight};
 use crate::geometry::{Pose, Rigid, Vector};
 use crate::params::AcceptanceParams;
 use crate::status::Status;
@@ -41,7 +41,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    fn new(sight: &super::Sight) -> Option<Self> {
+    fn new(sight: &Sight) -> Option<Self> {
         let tangents = scene::tangents(&sight.metric)?;
         Some(Self {
             bearing: sight.bearing,
@@ -95,29 +95,25 @@ impl Relative {
         self.columns.clear();
         for (i, group) in self.unique.kept() {
             let Some(row) = rows.get(*i) else { continue };
-            // A feature without directions to move in (never of a camera) explains nothing.
-            let still = |sight: &super::Sight| View {
-                bearing: sight.bearing,
-                metric: Matrix2x3::zeros(),
-                tangents: Matrix3x2::zeros(),
-                angle: 0.0,
-            };
-            let view = |sight| View::new(sight).unwrap_or_else(|| still(sight));
-            let (current, reference) = (view(&row.sight), view(&row.reference));
-            let (b1, b2, t1, t2) = (current.bearing, reference.bearing, current.tangents, reference.tangents);
-            let mut numbers = [0.0; 19];
-            let all = b1.iter().chain(b2.iter()).chain(t1.iter()).chain(t2.iter());
-            numbers.iter_mut().zip(all).for_each(|(number, value)| *number = *value);
-            numbers[18] = current.angle + reference.angle;
-            self.columns.push(numbers);
             let weight = f64::from(row.weight) / f64::from(heaviest);
-            self.rows.push(Row { current, reference, weight, group: *group });
+            add(&mut self.rows, &mut self.columns, Row::new([&row.sight, &row.reference], weight, *group));
         }
     }
 
     /// The rows that are kept.
     pub fn kept(&self) -> &[Row] {
         &self.rows
+    }
+
+    /// The same rows by other sights; a row without any is left out.
+    pub fn seen_otherwise(&self, sights: impl Fn(usize) -> Option<[Sight; 2]>) -> Self {
+        let mut other = Self::with_capacity(self.rows.len());
+        for (i, Row { weight, group, .. }) in self.rows.iter().enumerate() {
+            if let Some([current, reference]) = sights(i) {
+                add(&mut other.rows, &mut other.columns, Row::new([&current, &reference], *weight, *group));
+            }
+        }
+        other
     }
 
     /// The numbers of the rows in single precision: current bearing, reference bearing, tangents of the current,
@@ -160,6 +156,18 @@ impl Relative {
     }
 }
 
+/// Adds a row, in double and in single precision.
+fn add(rows: &mut Vec<Row>, columns: &mut Columns<19>, row: Row) {
+    let Row { current, reference, .. } = &row;
+    let (b1, b2, t1, t2) = (current.bearing, reference.bearing, current.tangents, reference.tangents);
+    let mut numbers = [0.0; 19];
+    let all = b1.iter().chain(b2.iter()).chain(t1.iter()).chain(t2.iter());
+    numbers.iter_mut().zip(all).for_each(|(number, value)| *number = *value);
+    numbers[18] = current.angle + reference.angle;
+    columns.push(numbers);
+    rows.push(row);
+}
+
 /// The rotation that brings two features of one view onto those of the other.
 fn turn_of(a: &Row, b: &Row) -> Option<Matrix3<f64>> {
     let triad = |p: &Vector, q: &Vector| {
@@ -191,6 +199,51 @@ struct Epipolar {
 }
 
 impl Row {
+    /// By its sights in the current and in the reference view. A feature without directions to move in (never of a
+    /// camera) explains nothing.
+    pub fn new(sights: [&Sight; 2], weight: f64, group: u64) -> Self {
+        let still = |sight: &Sight| View {
+            bearing: sight.bearing,
+            metric: Matrix2x3::zeros(),
+            tangents: Matrix3x2::zeros(),
+            angle: 0.0,
+        };
+        let [current, reference] = sights.map(|sight| View::new(sight).unwrap_or_else(|| still(sight)));
+        Self { current, reference, weight, group }
+    }
+
+    /// See [`Residuals::residual2`].
+    pub fn residual2(&self, h: &Pose) -> f64 {
+        self.residual(h).map_or(f64::INFINITY, |r| r * r)
+    }
+
+    /// The residual; `None` where it is infinite.
+    pub fn residual(&self, h: &Pose) -> Option<f64> {
+        self.epipolar(h).map(|found| found.e / found.norm)
+    }
+
+    /// See [`Residuals::linear`].
+    pub fn linear(&self, h: &Pose) -> Option<Linear> {
+        let Epipolar { x, m, e, g, norm } = self.epipolar(h)?;
+        let (b2, t) = (self.reference.bearing, h.translation);
+        // Derivatives by turn and translation: of e, and of the four numbers of the gradient.
+        let mut turn = x.cross(&m) / norm;
+        let mut shift = x.cross(&b2) / norm;
+        let share = e / (norm * norm * norm);
+        for k in 0..2 {
+            let a = self.reference.tangents.column(k).into_owned();
+            turn -= x.cross(&a.cross(&t)) * (g[k] * share);
+            shift -= x.cross(&a) * (g[k] * share);
+            let y = h.rotation * self.current.tangents.column(k);
+            turn -= y.cross(&m) * (g[2 + k] * share);
+            shift -= y.cross(&b2) * (g[2 + k] * share);
+        }
+        let along = basis(&t).map(|direction| direction.dot(&shift));
+        let mut j = [0.0; MOST_UNKNOWNS];
+        j[..5].copy_from_slice(&[turn.x, turn.y, turn.z, along[0], along[1]]);
+        Some(Linear { r: [e / norm, 0.0], j: [j, [0.0; MOST_UNKNOWNS]] })
+    }
+
     fn epipolar(&self, h: &Pose) -> Option<Epipolar> {
         let (b2, t) = (self.reference.bearing, h.translation);
         let x = h.rotation * self.current.bearing;
@@ -224,33 +277,11 @@ impl Residuals for Relative {
     }
 
     fn residual2(&self, h: &Pose, row: usize) -> f64 {
-        let epipolar = self.rows.get(row).and_then(|row| row.epipolar(h));
-        epipolar.map_or(f64::INFINITY, |found| {
-            let r = found.e / found.norm;
-            r * r
-        })
+        self.rows.get(row).map_or(f64::INFINITY, |row| row.residual2(h))
     }
 
     fn linear(&self, h: &Pose, row: usize) -> Option<Linear> {
-        let row = self.rows.get(row)?;
-        let Epipolar { x, m, e, g, norm } = row.epipolar(h)?;
-        let (b2, t) = (row.reference.bearing, h.translation);
-        // Derivatives by turn and translation: of e, and of the four numbers of the gradient.
-        let mut turn = x.cross(&m) / norm;
-        let mut shift = x.cross(&b2) / norm;
-        let share = e / (norm * norm * norm);
-        for k in 0..2 {
-            let a = row.reference.tangents.column(k).into_owned();
-            turn -= x.cross(&a.cross(&t)) * (g[k] * share);
-            shift -= x.cross(&a) * (g[k] * share);
-            let y = h.rotation * row.current.tangents.column(k);
-            turn -= y.cross(&m) * (g[2 + k] * share);
-            shift -= y.cross(&b2) * (g[2 + k] * share);
-        }
-        let along = basis(&t).map(|direction| direction.dot(&shift));
-        let mut j = [0.0; MOST_UNKNOWNS];
-        j[..5].copy_from_slice(&[turn.x, turn.y, turn.z, along[0], along[1]]);
-        Some(Linear { r: [e / norm, 0.0], j: [j, [0.0; MOST_UNKNOWNS]] })
+        self.rows.get(row)?.linear(h)
     }
 
     fn step(&self, h: &Pose, delta: &Delta) -> Pose {

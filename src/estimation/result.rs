@@ -91,9 +91,12 @@ pub enum Reason {
         /// capacity
         max: usize,
     },
-    /// A row has no pixel and the problem needs one.
-    #[error("no_pixels: the problem needs pixels, bearings were given")]
+    /// A row has no pixel, or the camera no principal point, and the problem needs them.
+    #[error("no_pixels: the problem needs pixels and the principal point, bearings were given")]
     NoPixels,
+    /// The problem needs the direction of up in both frames.
+    #[error("no_vertical: the problem needs the direction of up in both frames")]
+    NoVertical,
     /// No sample had a solution.
     #[error("no_solution: no sample has a pose with its points in front of the camera")]
     NoSolution,

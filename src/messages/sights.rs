@@ -88,6 +88,9 @@ impl<'a> AbsoluteView<'a> {
         problem.clear();
         let mut tally = Tally::default();
         let seen = self.features.choose(camera, self.rows.cloud.frame)?;
+        if let Some(camera) = seen.camera() {
+            problem.set_intrinsics(camera.into());
+        }
         for point in self.rows.cloud.points() {
             let sight = match seen {
                 Seen::Pixels(columns, camera) => pixel(read(columns, point), camera, thresholds),
@@ -148,6 +151,9 @@ impl<'a> RelativeView<'a> {
         problem.clear();
         let mut tally = Tally::default();
         let seen = self.features.choose(camera, self.rows.cloud.frame)?;
+        if let Some(camera) = seen.camera() {
+            problem.set_intrinsics(camera.into());
+        }
         for point in self.rows.cloud.points() {
             let sights = match seen {
                 Seen::Pixels(columns, camera) => {

@@ -17,6 +17,11 @@ impl Deadline {
         Self(limited.then(|| start + std::time::Duration::from_secs_f64(budget_ms * 1e-3)))
     }
 
+    /// The moment, if there is one.
+    pub fn at(&self) -> Option<Instant> {
+        self.0
+    }
+
     /// The moment has passed.
     pub fn passed(&self) -> bool {
         self.0.is_some_and(|end| Instant::now() >= end)

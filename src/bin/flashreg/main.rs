@@ -1,5 +1,6 @@
 //! The command line.
 
+mod answer;
 mod bag;
 mod bench;
 mod bench_camera;
@@ -14,6 +15,7 @@ mod hc_start;
 #[cfg(feature = "cuda")]
 mod kernels;
 mod params;
+mod pose;
 mod register;
 mod replay;
 mod simulate;
@@ -38,6 +40,8 @@ struct Cli {
 enum Command {
     /// Register the correspondences in a file: exit code 0 only if the pose can be trusted.
     Register(register::Register),
+    /// Estimate the pose of a camera, or points, from features in a file: exit code 0 only if it can be trusted.
+    Pose(pose::EstimatePose),
     /// Write a simulated drive, and its map, as an MCAP file of ROS 2 messages.
     Simulate(simulate::Simulate),
     /// Localize along a recorded drive and say how good and how fast it was: exit code 2 if a gate failed.
@@ -65,8 +69,8 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| {
         let mut args = std::env::args().skip(1);
         let command = args.next().filter(|_| error.use_stderr());
-        if command.as_deref() == Some("register") && args.any(|a| a == "--json") {
-            say(register::bad_input(error.render().to_string().trim()));
+        if matches!(command.as_deref(), Some("register" | "pose")) && args.any(|a| a == "--json") {
+            say(answer::bad_input(error.render().to_string().trim()));
         }
         if command.as_deref() == Some("replay") {
             // 2 would say that a gate has failed.
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
     });
     match cli.command {
         Command::Register(args) => args.run(),
+        Command::Pose(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
         Command::Replay(args) => args.run(),
         Command::Bag(args) => report(args.run()),

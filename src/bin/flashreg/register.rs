@@ -1,16 +1,15 @@
 //! `flashreg register`
 
+use super::answer::{bad_input, describe, milliseconds, named, pose_rows, rows, vector, write_mask};
 use super::params::Choice;
 use super::say;
 use anyhow::{bail, Context};
 use clap::Args;
-use flashreg::geometry::Vector;
 use flashreg::io::correspondence_file::CorrespondenceFile;
 use flashreg::registration::{Correspondence, Problem, Registrar, Registration, StageTimes};
 use flashreg::status::Status;
-use serde_json::{json, Map, Value};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use serde_json::{json, Value};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -84,8 +83,7 @@ impl Register {
             Outcome { file: &file, used: problem.len(), cut, ms, backend_why: &backend_why, result };
 
         if let Some(path) = &self.mask {
-            write_mask(path, &file, problem.rows(), &result.inlier_mask)
-                .with_context(|| path.display().to_string())?;
+            write_mask(path, file.total, inliers(&file, problem.rows(), &result.inlier_mask))?;
         }
         let text = if self.json { outcome.json().to_string() } else { outcome.text() };
         say(text.trim_end());
@@ -93,68 +91,27 @@ impl Register {
     }
 }
 
-/// The object that `--json` prints when there is nothing to register.
-pub fn bad_input(reason: &str) -> Value {
-    json!({
-        "status": Status::BadInput.name(),
-        "reason": reason,
-        "target_t_source": null,
-        "inliers": 0,
-        "covariance": null,
-        "margin": null,
-        "backend": null,
-        "ms": null,
-    })
-}
-
-fn vector(text: &str) -> anyhow::Result<Vector> {
-    let numbers: Result<Vec<f64>, _> = text.split(',').map(|v| v.trim().parse()).collect();
-    match numbers.as_deref() {
-        Ok([x, y, z]) => Ok(Vector::new(*x, *y, *z)),
-        _ => bail!("'{text}': three numbers x,y,z needed"),
-    }
-}
-
-/// One line per row of the file. The rows that were registered are those of the file in the same
-/// order, less those that were dropped or cut.
-fn write_mask(
-    path: &Path,
+/// The numbers of the rows of the file that are inliers. The rows that were registered are those of the file in the
+/// same order, less those that were dropped or cut.
+fn inliers(
     file: &CorrespondenceFile,
     used: impl Iterator<Item = Correspondence>,
-    inliers: &[bool],
-) -> std::io::Result<()> {
-    let mut mask = vec![false; file.total];
-    let mut used = used.zip(inliers).peekable();
-    for (row, number) in file.rows.iter().zip(&file.numbers) {
-        if let Some((_, inlier)) = used.next_if(|(candidate, _)| candidate == row) {
-            if let Some(entry) = mask.get_mut(*number) {
-                *entry = *inlier;
-            }
-        }
-    }
-    let mut out = std::io::BufWriter::new(std::fs::File::create(path)?);
-    for inlier in mask {
-        writeln!(out, "{}", u8::from(inlier))?;
-    }
-    out.flush()
+    mask: &[bool],
+) -> Vec<usize> {
+    let mut used = used.zip(mask).peekable();
+    let numbered = file.rows.iter().zip(&file.numbers);
+    let inlier =
+        numbered.filter(|(row, _)| used.next_if(|(candidate, _)| candidate == *row).is_some_and(|(_, m)| *m));
+    inlier.map(|(_, number)| *number).collect()
 }
 
 impl Outcome<'_> {
     fn json(&self) -> Value {
         let r = self.result;
-        let rows = |m: &dyn Fn(usize, usize) -> f64, n: usize| -> Value {
-            (0..n).map(|i| (0..n).map(|j| json!(m(i, j))).collect::<Value>()).collect()
-        };
-        let matrix = |pose: &flashreg::geometry::Rigid| {
-            let m = pose.to_homogeneous();
-            rows(&|i, j| m[(i, j)], 4)
-        };
-        let stages: Map<String, Value> =
-            StageTimes::NAMES.iter().zip(r.stages.values()).map(|(n, v)| ((*n).into(), json!(v))).collect();
         json!({
             "status": r.status.name(),
             "reason": r.reason.to_string(),
-            "target_t_source": r.target_t_source.as_ref().map(matrix),
+            "target_t_source": r.target_t_source.as_ref().map(pose_rows),
             "inliers": r.inliers,
             "independent_inliers": r.independent_inliers,
             "correspondences": self.used,
@@ -164,13 +121,13 @@ impl Outcome<'_> {
                 "truncated": self.cut,
             },
             // Without a pose there is nothing to be sure of: null, not zero.
-            "covariance": r.target_t_source.map(|_| rows(&|i, j| r.covariance[(i, j)], 6)),
+            "covariance": r.target_t_source.map(|_| rows(&r.covariance)),
             "margin": r.target_t_source.map(|_| r.margin),
             "score": r.score,
             "log10_false_alarms": r.log10_false_alarms,
             "spread": r.spread,
             "runner_up": r.runner_up.map(|other| json!({
-                "target_t_source": matrix(&other.target_t_source),
+                "target_t_source": pose_rows(&other.target_t_source),
                 "score": other.score,
                 "inliers": other.inliers,
             })),
@@ -186,7 +143,7 @@ impl Outcome<'_> {
             "backend": r.backend,
             "backend_why": self.backend_why,
             "ms": self.ms,
-            "stages_us": stages,
+            "stages_us": named(&StageTimes::NAMES, &r.stages.values()),
         })
     }
 
@@ -200,30 +157,7 @@ impl Outcome<'_> {
             line("reason", reason);
         }
         if let Some(pose) = &r.target_t_source {
-            let name = match r.status {
-                Status::Ok => "target_t_source",
-                _ => "target_t_source, not to be trusted",
-            };
-            line(name, String::new());
-            for row in pose.to_homogeneous().row_iter() {
-                let row: Vec<String> = row.iter().map(|v| format!("{v:12.6}")).collect();
-                line("", row.join(" "));
-            }
-            let (t, q) = (pose.translation.vector, pose.rotation.coords);
-            let (roll, pitch, yaw) = pose.rotation.euler_angles();
-            line("translation", format!("{:.4} {:.4} {:.4} m", t.x, t.y, t.z));
-            line("quaternion", format!("{:.6} {:.6} {:.6} {:.6} (x y z w)", q.x, q.y, q.z, q.w));
-            let [roll, pitch, yaw] = [roll, pitch, yaw].map(f64::to_degrees);
-            line("roll pitch yaw", format!("{roll:.3} {pitch:.3} {yaw:.3} deg"));
-            let std = r.covariance.diagonal().map(f64::sqrt);
-            let degrees = [std[3], std[4], std[5]].map(f64::to_degrees);
-            line(
-                "std dev",
-                format!(
-                    "{:.4} {:.4} {:.4} m, {:.3} {:.3} {:.3} deg",
-                    std[0], std[1], std[2], degrees[0], degrees[1], degrees[2]
-                ),
-            );
+            describe(pose, r.status, &r.covariance, &mut line);
         }
         line("inliers", format!("{} of {} ({} independent)", r.inliers, self.used, r.independent_inliers));
         let other =
@@ -241,12 +175,8 @@ impl Outcome<'_> {
                 ),
             );
         }
-        let stages: Vec<String> = StageTimes::NAMES
-            .iter()
-            .zip(r.stages.values())
-            .map(|(name, us)| format!("{name} {:.2}", us * 1e-3))
-            .collect();
-        line("time", format!("{:.2} ms ({})", self.ms, stages.join(", ")));
+        let stages = milliseconds(&StageTimes::NAMES, &r.stages.values());
+        line("time", format!("{:.2} ms ({stages})", self.ms));
         line("backend", format!("{} ({})", r.backend, self.backend_why));
         lines.join("\n")
     }

@@ -221,6 +221,9 @@ impl Problem {
 /// Why a problem cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// There is none of this name.
+    #[error("no problem is called {0}")]
+    Unknown(&'static str),
     /// Its equations.
     #[error(transparent)]
     System(#[from] SystemError),
