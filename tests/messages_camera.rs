@@ -140,7 +140,7 @@ fn the_rectified_image_has_p_and_no_distortion() {
 /// The ray of a raw pixel and that of the rectified pixel of the same point are the same.
 #[test]
 fn raw_and_rectified_pixels_of_a_stereo_camera_have_the_same_rays() {
-    let turn = Rotation3::from_euler_angles(0.01, -0.02, 0.005);
+    let turn: Rotation3<f64> = Rotation3::from_euler_angles(0.01, -0.02, 0.005);
     let rows = turn.matrix().transpose();
     let info = changed(|info| {
         // As in a file of calibration.

@@ -168,12 +168,10 @@ impl Bending {
             let tangential = i.checked_sub(1).map_or(0.0, |i| 6.0 * p * squares[i]);
             *value += up[i] - down[i] - tangential;
         }
-        let (mut around, mut denominator) = ([0.0; SIZE], [0.0; SIZE]);
-        for i in 0..n.len() {
-            around[i] += 3.0 * n[i];
-            around[i + 1] -= 10.0 * p * d[i];
-            denominator[i] = d[i];
-        }
+        let at = |polynomial: &[f64], i: usize| polynomial.get(i).copied().unwrap_or(0.0);
+        let denominator: Polynomial = std::array::from_fn(|i| at(&d, i));
+        let around =
+            std::array::from_fn(|i| 3.0 * at(&n, i) - i.checked_sub(1).map_or(0.0, |i| 10.0 * p * at(&d, i)));
         [radial, around, denominator].iter().map(positive_until).fold(f64::INFINITY, f64::min)
     }
 
@@ -217,7 +215,8 @@ impl Bending {
             (r * g, h)
         };
         let farthest = radial(max_radius).0 + 3.0 * Vector2::from(self.p).norm() * max_radius * max_radius;
-        if !(target < farthest) {
+        let within = target < farthest;
+        if !within {
             return None;
         }
         // Without p1 and p2 this is the answer.
@@ -250,7 +249,8 @@ const MAX_STEPS: usize = 30;
 /// The argument in `[0, max)` at which a rising function, zero at zero, has this value. `function` gives value and
 /// slope.
 fn invert(function: impl Fn(f64) -> (f64, f64), value: f64, max: f64) -> Option<f64> {
-    if !(value < function(max).0) {
+    let within = value < function(max).0;
+    if !within {
         return None;
     }
     let (mut low, mut high) = (0.0, max);
