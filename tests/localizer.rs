@@ -163,7 +163,7 @@ fn directions_to_landmarks_localize_as_points_do() {
     let frame = localizer.handle(Input::Sights2d3d, &cdr, at(103.05));
     assert_eq!((frame.input, frame.status), (Input::Sights2d3d, Status::Ok), "{}", frame.message);
     assert_near(&frame.accepted.as_ref().expect("a pose").map_t_base, &map_t_base());
-    assert!((80..90).contains(&frame.facts.inliers), "{}", frame.facts.inliers);
+    assert!((75..95).contains(&frame.facts.inliers), "{}", frame.facts.inliers);
     assert_eq!(localizer.inliers().count(), localizer.frame().facts.inliers);
     assert_eq!(localizer.counters_of(Input::Sights2d3d).get(Counter::Accepted), 1);
     assert_eq!(localizer.deciding(), Input::Sights2d3d);
@@ -187,7 +187,8 @@ fn directions_in_two_views_give_the_pose_between_them() {
     assert!((translation.norm() - 1.0).abs() < 1e-12);
     assert!(translation.angle(&reference_t_camera.translation.vector) < 0.02);
     assert!(relative.reference_t_camera.rotation.angle_to(&reference_t_camera.rotation) < 0.002);
-    assert_eq!((&frame.accepted, &frame.hold, localizer.inliers().count()), (&None, &None, 0));
+    assert_eq!((&frame.accepted, &frame.hold), (&None, &None));
+    assert_eq!(localizer.inliers().count(), 0, "there are no points of the map");
 }
 
 #[test]
