@@ -38,7 +38,9 @@ type Message = (String, u64, Stamp, Vec<u8>);
 
 fn messages(simulation: &Simulation) -> Vec<Message> {
     let mut out = Cursor::new(Vec::new());
-    write::mcap(simulation, &mut out, |_| ()).expect("written");
+    let written = write::mcap(simulation, &mut out, |_| ()).expect("written");
+    assert_eq!(written.views, simulation.views());
+    assert!(written.landmarks > 50 * written.views && written.right_landmarks < written.landmarks);
     let file = out.into_inner();
     let all = mcap::MessageStream::new(&file).expect("MCAP").map(|m| m.expect("a message"));
     let stamped = |m: mcap::Message| {

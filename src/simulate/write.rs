@@ -55,10 +55,16 @@ pub struct Written {
     pub frames: usize,
     /// Points of clouds.
     pub points: usize,
-    /// Correspondences in them.
+    /// Correspondences in the sweeps.
     pub correspondences: usize,
     /// The right ones among them.
     pub right: usize,
+    /// Views of the camera.
+    pub views: usize,
+    /// Landmarks matched in them.
+    pub landmarks: usize,
+    /// The right ones among them.
+    pub right_landmarks: usize,
 }
 
 /// A message in CDR, little endian, with its encapsulation header.
@@ -234,6 +240,9 @@ pub fn mcap(
             written.points += sweep.written.points;
             written.correspondences += sweep.written.correspondences;
             written.right += sweep.written.right;
+            written.views += sweep.written.views;
+            written.landmarks += sweep.written.landmarks;
+            written.right_landmarks += sweep.written.right_landmarks;
         }
         bag.write_before(if next == total { Stamp(i64::MAX) } else { simulation.arrival(until) })?;
         progress(written.frames);
@@ -318,6 +327,9 @@ fn view(
     if simulation.faults.active(FaultKind::NoCamera, view.seconds) {
         return Ok(());
     }
+    made.written.views += 1;
+    made.written.landmarks += view.landmarks.len();
+    made.written.right_landmarks += view.landmarks.iter().filter(|m| m.right).count();
     if let Some((lens, distortion)) = camera.intrinsics() {
         put(Channel::CameraInfo, 0.0, encode(&message::camera_info(stamp, lens, distortion))?);
     }

@@ -188,13 +188,23 @@ impl Simulate {
                 .with_context(|| path.display().to_string());
             bar.finish_and_clear();
             let (written, bytes) = written?;
+            let share = |right: usize, all: usize| 100.0 * right as f64 / all.max(1) as f64;
+            let views = match self.camera {
+                true => format!(
+                    " {} views, {} landmarks, {:.1} % right,",
+                    written.views,
+                    written.landmarks,
+                    share(written.right_landmarks, written.landmarks)
+                ),
+                false => String::new(),
+            };
             say(format_args!(
-                "{}: {} sweeps, {} raw points, {} correspondences, {:.1} % right, {:.1} MB, seed {}",
+                "{}: {} sweeps, {} raw points, {} correspondences, {:.1} % right,{views} {:.1} MB, seed {}",
                 path.display(),
                 written.frames,
                 written.points,
                 written.correspondences,
-                100.0 * written.right as f64 / written.correspondences.max(1) as f64,
+                share(written.right, written.correspondences),
                 bytes as f64 * 1e-6,
                 self.seed
             ));
