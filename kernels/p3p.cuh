@@ -228,6 +228,7 @@ __device__ inline bool refined(const Problem& p, const Triad& point, Triad& kept
         const Triad by = solved(slopes, miss);
         x = minus(x, by);
         if (size < CLOSE && dot(by, by) < CLOSE * CLOSE * dot(x, x)) {
+            last = 0.0;
             kept = x;
             break;
         }

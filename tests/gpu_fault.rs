@@ -6,6 +6,8 @@ mod common;
 
 use common::problems::*;
 use cudarc::driver::{result, sys};
+use flashreg::estimation::{self, AbsoluteProblem, AbsoluteRow, Estimation, Estimator, Sight, StageTimes};
+use flashreg::geometry::{Point, Vector};
 use flashreg::gpu::device;
 use flashreg::params::{Params, Value};
 use flashreg::registration::{Problem, Reason, Registrar, Registration};
@@ -143,6 +145,48 @@ fn a_batch_under_a_fault_has_no_pose_and_the_next_one_has_all() {
     again.iter().zip(&digits).for_each(|(r, digits)| assert_good(r, next, digits));
 }
 
+/// Points before a camera, half of them right.
+fn camera_problem() -> AbsoluteProblem {
+    let mut rng = random(4);
+    let pose = random_pose(&mut rng, 3.0);
+    let mut problem = AbsoluteProblem::with_capacity(400);
+    for i in 0..400 {
+        let [seen, other] = [(); 2].map(|()| noise(&mut rng, 2.0) + Vector::z() * 5.0);
+        let point = pose * Point::from(if i % 2 == 0 { seen } else { other });
+        let sight = Sight::of_bearing(&seen, 0.005).expect("before the camera");
+        assert!(problem.push(AbsoluteRow { sight, point, weight: 1.0, id: None }));
+    }
+    problem
+}
+
+#[test]
+#[ignore = "spoils its process: run by each_fault_has_a_process_of_its_own"]
+fn an_estimation_under_a_fault_has_no_pose_and_the_next_one_has_all() {
+    let (params, problem) = (params("cpu"), camera_problem());
+    let mut estimator = Estimator::new(&params).unwrap_or_else(|e| panic!("{e}"));
+    let digits = |result: &Estimation| {
+        format!("{:?}", Estimation { stages: StageTimes::default(), backend: "", ..result.clone() })
+    };
+    let good = estimator.absolute(&problem, &params).clone();
+    assert_eq!((good.status, good.backend), (Status::Ok, "cuda"), "{}", good.reason);
+    for faults in 1.. {
+        spoil();
+        let r = estimator.absolute(&problem, &params);
+        let code = sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as i32;
+        assert_eq!((r.status, r.reason), (Status::GpuFault, estimation::Reason::GpuFault(code)));
+        assert_eq!((r.target_t_source, r.inliers, r.inlier_mask.len()), (None, 0, problem.rows().len()));
+        assert_eq!((estimator.faults(), estimator.lost()), (faults, None));
+        let next = estimator.backend();
+        println!("after a fault, {next}: {}", estimator.why());
+        assert!(faults == 1 || next == "cpu");
+        let again = estimator.absolute(&problem, &params);
+        assert_eq!((digits(again), again.backend), (digits(&good), next));
+        if next == "cpu" {
+            break;
+        }
+    }
+}
+
 #[test]
 fn each_fault_has_a_process_of_its_own() {
     if device::probe().first_device().is_none() {
@@ -153,6 +197,7 @@ fn each_fault_has_a_process_of_its_own() {
         "a_fault_costs_a_frame_and_the_second_one_brings_the_cpu",
         "with_exit_a_gpu_that_does_not_come_back_is_lost_for_good",
         "a_batch_under_a_fault_has_no_pose_and_the_next_one_has_all",
+        "an_estimation_under_a_fault_has_no_pose_and_the_next_one_has_all",
     ] {
         let this = std::env::current_exe().expect("a path");
         let done = Command::new(this).args([name, "--exact", "--ignored", "--nocapture"]).output();
