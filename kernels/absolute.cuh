@@ -9,8 +9,8 @@
 struct Absolute {
     static constexpr u32 SAMPLE = 3, ROOTS = 4, COLUMNS = 12, MODEL = 12;
 
-    // Lanes that solve a sample together.
-    static constexpr u32 TILE = 1;
+    // Lanes that solve a sample.
+    static constexpr u32 TOGETHER = 1;
 
     // Poses (rotation row by row, translation) of a sample; how many.
     static __device__ inline u32 solve(const double* exact, const u32* sample, double* poses) {

@@ -55,11 +55,11 @@ static_assert(sizeof(Kept) == 104 && sizeof(Finds) == 1672 && sizeof(Round) == 7
 template <typename Kind>
 __device__ inline void solve_samples(const Round& s) {
     arrive();
-    constexpr u32 TILES = SOLVE_THREADS / Kind::TILE;
-    for (u32 sample = blockIdx.x * TILES + threadIdx.x / Kind::TILE; sample < s.samples; sample += gridDim.x * TILES) {
+    constexpr u32 TILES = SOLVE_THREADS / Kind::TOGETHER;
+    for (u32 sample = blockIdx.x * TILES + threadIdx.x / Kind::TOGETHER; sample < s.samples; sample += gridDim.x * TILES) {
         const u32 count =
             Kind::solve(s.exact, s.drawn + Kind::SAMPLE * (u64)sample, s.poses + 12 * (u64)(Kind::ROOTS * sample));
-        if (threadIdx.x % Kind::TILE == 0) s.counts[sample] = count;
+        if (threadIdx.x % Kind::TOGETHER == 0) s.counts[sample] = count;
     }
 }
 

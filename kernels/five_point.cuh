@@ -9,7 +9,7 @@
 namespace five_point {
 using polynomial::DEGREE;
 using polynomial::Leaf;
-constexpr u32 MOST = DEGREE, TILE = 16;
+constexpr u32 MOST = DEGREE, TOGETHER = 16;
 // Searches of the polynomial: as it is or reversed, each mirrored or not; roots of all.
 constexpr u32 SEARCHES = 4, ROOTS = 2 * (DEGREE + 1);
 constexpr int STEPS = 8;
@@ -329,7 +329,7 @@ __device__ inline void hide(const Tile& tile, Bench& bench) {
     }
     tile.meet();
     const double(&m)[3][3][5] = bench.hidden;
-    for (u32 entry = lane; entry < 21; entry += TILE) {
+    for (u32 entry = lane; entry < 21; entry += TOGETHER) {
         const u32 row = entry / 7, power = entry % 7, i = (row + 1) % 3, j = (row + 2) % 3;
         double sum = 0.0;
         for (u32 k = 0; k < 4; ++k) {
@@ -622,7 +622,7 @@ __device__ inline u32 poses(const Tile& tile, Bench& bench, double* out) {
     if (tile.lane == 0) order_roots(bench);
     tile.meet();
     const u32 roots = shared.count;
-    for (u32 k = tile.lane; k < roots; k += TILE) {
+    for (u32 k = tile.lane; k < roots; k += TOGETHER) {
         const u32 code = shared.order[k], search = code / 256;
         const bool is_reversed = search / 2 == 1, is_mirrored = search % 2 == 1;
         const Leaf leaf = shared.leaves[search][code % 256 / 2];
@@ -641,7 +641,7 @@ __device__ inline u32 poses(const Tile& tile, Bench& bench, double* out) {
     for (u32 k = 0; k < roots; ++k) {
         const bool fine = shared.order[k] != 0 && count < MOST;
         bool is_new = true;
-        for (u32 other = tile.lane; fine && other < count; other += TILE) {
+        for (u32 other = tile.lane; fine && other < count; other += TOGETHER) {
             is_new = is_new && !is_same(shared.motions[k], out + 12 * other);
         }
         is_new = __ballot_sync(tile.mask, !is_new) == 0;

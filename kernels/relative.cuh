@@ -8,15 +8,15 @@
 struct Relative {
     static constexpr u32 SAMPLE = 5, ROOTS = 10, COLUMNS = 19, MODEL = 12;
 
-    // Lanes that solve a sample together.
-    static constexpr u32 TILE = five_point::TILE;
+    // Lanes that solve a sample.
+    static constexpr u32 TOGETHER = five_point::TOGETHER;
 
     // Poses (rotation row by row, translation of length one) of a sample; how many.
     static __device__ inline u32 solve(const double* exact, const u32* sample, double* poses) {
-        __shared__ five_point::Bench benches[SOLVE_THREADS / TILE];
-        five_point::Bench& bench = benches[threadIdx.x / TILE];
-        const u32 lane = threadIdx.x % TILE;
-        const five_point::Tile tile = {lane, ((1u << TILE) - 1) << (lane_id() - lane)};
+        __shared__ five_point::Bench benches[SOLVE_THREADS / TOGETHER];
+        five_point::Bench& bench = benches[threadIdx.x / TOGETHER];
+        const u32 lane = threadIdx.x % TOGETHER;
+        const five_point::Tile tile = {lane, ((1u << TOGETHER) - 1) << (lane_id() - lane)};
         // The sample before may still be looked at.
         tile.meet();
         if (lane < SAMPLE) load(exact, sample[lane], bench.a[lane], bench.b[lane]);

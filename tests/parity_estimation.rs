@@ -32,7 +32,7 @@ struct Scene {
 fn planted(rng: &mut Random, n: usize, right: f64, noise_size: f64) -> Scene {
     let turn = UnitQuaternion::from_scaled_axis(noise(rng, 1.0));
     let pose = Rigid::from_parts(noise(rng, 3.0).into(), turn);
-    let mut seen = |rng: &mut Random| {
+    let seen = |rng: &mut Random| {
         let z = rng.random_range(2.0..12.0);
         Vector::new(rng.random_range(-0.8..0.8) * z, rng.random_range(-0.6..0.6) * z, z)
     };

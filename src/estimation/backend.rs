@@ -15,7 +15,7 @@ use super::gpu::GpuSearch as Gpu;
 
 /// There is none in this build.
 #[cfg(not(feature = "cuda"))]
-enum Gpu {}
+pub(super) enum Gpu {}
 
 #[cfg(feature = "cuda")]
 fn cuda(params: &Params) -> Result<Made<Gpu>, GpuError> {

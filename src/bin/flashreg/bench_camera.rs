@@ -31,6 +31,8 @@ const RIGHT_SHARE: f64 = 0.05;
 const RIGHT_STD: f64 = 4.0;
 /// of a relative one, a direction of translation off by no more than so many degrees.
 const RIGHT_DIRECTION_DEG: f64 = 10.0;
+/// A trusted pose that is not right says so if its error is below so many of the standard deviations it tells.
+const TOLD: f64 = 5.0;
 
 #[derive(Args)]
 pub struct BenchCamera {
@@ -130,6 +132,11 @@ impl Outcome {
     fn trusted(&self) -> bool {
         self.status == Status::Ok.name()
     }
+
+    /// Trusted, not right, and its covariance says so.
+    fn loose(&self) -> bool {
+        self.trusted() && !self.right && self.sigma.is_some_and(|sigma| sigma < TOLD)
+    }
 }
 
 /// Median, 90 % and the largest of those that are trusted.
@@ -150,7 +157,9 @@ struct Line {
     right: usize,
     /// Right and trusted.
     trusted: usize,
-    /// Trusted and not right.
+    /// Trusted, not right, and the covariance says so.
+    loose: usize,
+    /// Trusted, not right, and the covariance does not say so.
     wrong: usize,
     /// The others, by status and reason.
     refused: BTreeMap<String, usize>,
@@ -453,7 +462,8 @@ impl Line {
             instances: outcomes.len(),
             right: count(|o| o.right),
             trusted: count(|o| o.right && o.trusted()),
-            wrong: count(|o| o.trusted() && !o.right),
+            loose: count(Outcome::loose),
+            wrong: count(|o| o.trusted() && !o.right && !o.loose()),
             refused,
             rotation_deg: Errors::of(&outcomes, |o| o.rotation),
             translation: Errors::of(&outcomes, |o| o.translation),
@@ -471,7 +481,7 @@ impl Line {
         let refused: Vec<String> = self.refused.iter().map(|(what, n)| format!("{n} {what}")).collect();
         let refused = refused.join(", ");
         let problem = self.problem.name();
-        let counts = format!("{:6} {:8} {:6}", self.right, self.trusted, self.wrong);
+        let counts = format!("{:6} {:8} {:6} {:6}", self.right, self.trusted, self.loose, self.wrong);
         match self.outliers {
             Some(share) => {
                 let factor = if self.problem == Problem::Absolute { 100.0 } else { 1.0 };
@@ -488,9 +498,9 @@ impl Line {
 impl Report {
     fn head(&self) -> String {
         let Limits { rotation_deg, depth_share, metres, direction_deg } = self.limits;
-        let [right, trusted, wrong] = ["right", "trusted", "wrong"];
+        let [right, trusted, loose, wrong] = ["right", "trusted", "loose", "wrong"];
         let [samples, p50, p95, p99] = ["samples", "p50", "p95", "p99"];
-        let counts = format!("{right:>6} {trusted:>8} {wrong:>6}");
+        let counts = format!("{right:>6} {trusted:>8} {loose:>6} {wrong:>6}");
         let times = format!("{samples:>8} {p50:>8} {p95:>8} {p99:>8}");
         let columns = match self.table {
             Table::Robust => {
@@ -506,7 +516,8 @@ impl Report {
         format!(
             "flashreg {}, {} ({}), threshold {} px\n\
              right: within {rotation_deg} degrees and, absolute, {} % of the median depth and {metres} m, relative, \
-             {direction_deg} degrees of the direction; trusted: right and status ok; wrong: ok and not right\n\
+             {direction_deg} degrees of the direction; trusted: right and status ok; loose: ok, not right, but \
+             within {TOLD} of the standard deviations told; wrong: ok and neither\n\
              rot: degrees; tr: % of the median depth, or degrees of the direction; p50 and p90 of all, max of the \
              trusted; sg: errors of the trusted in units of the covariance told; times in ms\n{columns}",
             self.version,

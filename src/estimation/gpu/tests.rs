@@ -2,7 +2,7 @@
 //! on the device where there is one.
 
 use super::*;
-use crate::estimation::model::Model;
+use crate::estimation::model::{Model, Residuals};
 use crate::estimation::search::CpuSearch;
 use crate::estimation::{AbsoluteProblem, AbsoluteRow, RelativeProblem, RelativeRow, Sight};
 use crate::geometry::Point;
