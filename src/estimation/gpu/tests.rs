@@ -204,15 +204,25 @@ fn relative(rng: &mut Random, n: usize) -> Relative {
     model
 }
 
-/// Rows drawn with repetition: some samples fix nothing.
-fn samples(rng: &mut Random, rows: usize, count: usize) -> Vec<u32> {
-    (0..count).map(|_| rng.random_range(0..rows as u32)).collect()
+/// Samples; one in ten may name a row twice, which fixes nothing.
+fn samples(rng: &mut Random, rows: usize, size: usize, count: usize) -> Vec<u32> {
+    let mut all = Vec::with_capacity(size * count);
+    for sample in 0..count {
+        let start = all.len();
+        while all.len() < start + size {
+            let row = rng.random_range(0..rows as u32);
+            if sample % 10 == 0 || rows < size || !all[start..].contains(&row) {
+                all.push(row);
+            }
+        }
+    }
+    all
 }
 
 /// Models and samples of both kinds; poses and best score of each.
 fn compare_both(place: &mut Place, rng: &mut Random, n: usize, count: usize, keep: usize) -> [(u64, u32); 2] {
     let (a, r) = (absolute(rng, n), relative(rng, n));
-    let (of_three, of_five) = (samples(rng, a.rows(), 3 * count), samples(rng, r.rows(), 5 * count));
+    let (of_three, of_five) = (samples(rng, a.rows(), 3, count), samples(rng, r.rows(), 5, count));
     [compare(place, &a, &of_three, keep), compare(place, &r, &of_five, keep)]
 }
 
@@ -225,7 +235,7 @@ fn rounds_on_the_host_are_those_of_the_cpu() {
     for (n, count, keep) in [(7, 20, 8), (16, 33, 1), (129, 150, 16), (350, 70, 8), (20, 0, 8)] {
         let [a, r] = compare_both(&mut place, &mut rng, n, count, keep);
         println!("{n} rows, {count} samples: poses and best score {a:?}, {r:?}");
-        assert!(a.0 >= count as u64 / 2 && r.0 >= count as u64 / 4, "hardly anything to compare");
+        assert!(n < 100 || a.0.min(2 * r.0) > count as u64 / 2, "hardly anything to compare");
         assert!(n < 100 || (a.1 > 1 << 20 && r.1 > 1 << 20), "no pose is good");
     }
 }
