@@ -28,9 +28,11 @@ mod scene;
 mod search;
 pub mod solvers;
 mod triangulate;
+mod trifocal;
 mod unique;
 
 pub use estimator::Estimator;
 pub use problem::{AbsoluteProblem, AbsoluteRow, Intrinsics, RelativeProblem, RelativeRow, Sight};
 pub use result::{Estimation, Reason, StageTimes};
 pub use triangulate::{Triangulated, TriangulationProblem, Triangulator};
+pub use trifocal::{ThreeViews, Trifocal};
