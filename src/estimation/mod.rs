@@ -33,9 +33,11 @@ mod search;
 mod self_test;
 pub mod solvers;
 mod triangulate;
+mod trifocal;
 mod unique;
 
 pub use estimator::Estimator;
 pub use problem::{AbsoluteProblem, AbsoluteRow, Intrinsics, RelativeProblem, RelativeRow, Sight};
 pub use result::{Estimation, Reason, StageTimes};
 pub use triangulate::{Triangulated, TriangulationProblem, Triangulator};
+pub use trifocal::{ThreeViews, Trifocal};

@@ -2,6 +2,7 @@
 
 use crate::estimation::model::{Model, Scored, Search, Stop, SLOTS};
 use crate::estimation::search::CpuSearch;
+use crate::estimation::solvers::Homotopy;
 use crate::homotopy::problems::{self, Geometry, Problem};
 use crate::homotopy::{Arithmetic, Backend, Settings, Solver};
 use crate::registration::lanes::Deadline;
@@ -43,8 +44,7 @@ pub(crate) fn library(
 
 /// Searches with a problem of the library.
 pub(crate) struct HomotopySearch<M: Minimal> {
-    problem: Problem,
-    solver: Solver,
+    homotopy: Homotopy,
     pool: Arc<rayon::ThreadPool>,
     scores: CpuSearch<M::Hypothesis>,
     solved: Vec<(u32, M::Hypothesis)>,
@@ -54,19 +54,20 @@ impl<M: Minimal> HomotopySearch<M> {
     /// On the threads of a pool, tracks on `backend`.
     ///
     /// # Errors
-    /// As [`library`].
+    /// There is no such problem, or the backend that was asked for cannot be had.
     pub fn new(pool: Arc<rayon::ThreadPool>, backend: Backend) -> Result<Self, problems::Error> {
         /// Samples of a round, when the sampling is under way.
         const SAMPLES: usize = 1024;
-        let (problem, solver) = library(M::PROBLEM, backend, SAMPLES)?;
-        Ok(Self { problem, solver, scores: CpuSearch::new(pool.clone()), pool, solved: Vec::new() })
+        let problem = problems::find(M::PROBLEM).ok_or(problems::Error::Unknown(M::PROBLEM))?;
+        let homotopy = Homotopy::new(problem, backend, SAMPLES)?;
+        Ok(Self { homotopy, scores: CpuSearch::new(pool.clone()), pool, solved: Vec::new() })
     }
 }
 
 impl<M: Minimal> Search<M> for HomotopySearch<M> {
     /// Where the tracks are followed.
     fn name(&self) -> &'static str {
-        if self.solver.is_on_gpu() {
+        if self.homotopy.is_on_gpu() {
             "cuda"
         } else {
             "cpu"
@@ -85,27 +86,29 @@ impl<M: Minimal> Search<M> for HomotopySearch<M> {
         best: &mut Vec<Scored<M::Hypothesis>>,
         deadline: Deadline,
     ) -> Result<u64, Stop> {
-        let (problem, solver, solved) = (&self.problem, &self.solver, &mut self.solved);
+        let (homotopy, solved) = (&self.homotopy, &mut self.solved);
         self.pool.install(|| {
-            let prepared: Vec<_> = samples
-                .par_chunks_exact(M::SAMPLE)
-                .enumerate()
-                .filter_map(|(k, sample)| {
-                    let (measured, frame) = model.measured(sample)?;
-                    Some((k as u32 * SLOTS, sample, problem.parameters(&measured)?, measured, frame))
-                })
-                .collect();
-            let targets: Vec<_> = prepared.iter().map(|(_, _, parameters, ..)| parameters.clone()).collect();
-            let solutions = solver.solve(&targets, deadline.at());
-            let hypotheses = prepared.par_iter().zip(&solutions).flat_map_iter(|(prepared, solution)| {
-                let (slot, sample, _, measured, frame) = prepared;
-                let roots =
-                    solution.found().flat_map(|root| problem.geometry(solver.system(), root.point, measured));
-                let hypotheses = roots.filter_map(|geometry| model.hypothesis(sample, frame, &geometry));
-                (*slot..slot + SLOTS).zip(hypotheses).collect::<Vec<_>>()
+            let all = samples.par_chunks_exact(M::SAMPLE).enumerate();
+            let prepared = all.filter_map(|(k, sample)| {
+                let (measured, frame) = model.measured(sample)?;
+                Some(((k as u32, sample, frame), measured))
             });
+            let (origins, measured): (Vec<_>, Vec<_>) = prepared.unzip();
+            let mut found = Vec::new();
+            homotopy.solve(&measured, deadline.at(), &mut found);
             solved.clear();
-            solved.par_extend(hypotheses);
+            // Of which sample the last one was, and how many of it there were.
+            let (mut last, mut count) = (None, 0);
+            for (i, geometry) in &found {
+                count = if last == Some(*i) { count } else { 0 };
+                last = Some(*i);
+                let Some((k, sample, frame)) = origins.get(*i) else { continue };
+                if let Some(hypothesis) = model.hypothesis(sample, frame, geometry).filter(|_| count < SLOTS)
+                {
+                    solved.push((k * SLOTS + count, hypothesis));
+                    count += 1;
+                }
+            }
         });
         self.scores.rank(model, &self.solved, keep, best, deadline)
     }
