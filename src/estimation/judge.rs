@@ -19,6 +19,9 @@ const LIKELY: f64 = 25.0;
 const SURE: f64 = 2.5;
 /// Two minima so many standard deviations apart are different poses.
 const DIFFERENT: f64 = 10.0;
+/// Two poses nearer to each other than this share of the standard deviations that are allowed are one pose, of
+/// the uncertainty of both.
+const MATERIAL: f64 = 0.5;
 /// Residuals are not known to be smaller than this share of the threshold.
 const FINEST: f64 = 1e-3;
 /// Rivals with `max_runner_up` of the support are missed no more often.
@@ -32,6 +35,8 @@ pub(crate) struct Judge<H> {
     tight: Vec<u32>,
     twins: Vec<H>,
     cells: Vec<[i64; 2]>,
+    /// Of the unknowns of the pose.
+    covariance: Option<[Delta; MOST_UNKNOWNS]>,
 }
 
 /// The rows and what may be spent.
@@ -60,6 +65,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
             tight: Vec::with_capacity(n),
             twins: Vec::with_capacity(4),
             cells: Vec::with_capacity(n),
+            covariance: None,
         }
     }
 
@@ -191,8 +197,8 @@ impl<H: Copy + Send + Sync> Judge<H> {
         out.log10_false_alarms = log10;
 
         let variance = self.variance::<M>(square);
-        let covariance = covariance(model, best, &self.inliers, variance);
-        let weakest = model.report(h, covariance.as_ref().map_or(&[], |c| &c[..]), out);
+        self.covariance = covariance(model, best, &self.inliers, variance);
+        let weakest = model.report(h, self.covariance.as_ref().map_or(&[], |c| &c[..]), out);
 
         let acceptance = &task.params.acceptance;
         if log10 > -acceptance.significance {
@@ -213,13 +219,12 @@ impl<H: Copy + Send + Sync> Judge<H> {
                 return footing.lacking;
             }
         }
+        let weakest = if self.covariance.is_some() { weakest } else { [f64::INFINITY; 2] };
         let [translation, rotation] = model.limits(acceptance);
-        let fixed = weakest[0] <= translation && weakest[1] <= rotation;
-        if covariance.is_none() || !fixed {
-            let weakest = if covariance.is_some() { weakest } else { [f64::INFINITY; 2] };
-            return (Status::Degenerate, model.unconstrained(h, &self.inliers, weakest));
+        match weakest[0] <= translation && weakest[1] <= rotation {
+            true => (Status::Ok, Reason::None),
+            false => (Status::Degenerate, model.unconstrained(h, &self.inliers, weakest)),
         }
-        (Status::Ok, Reason::None)
     }
 
     /// Variance of the numbers of the residuals of inliers.
@@ -246,15 +251,12 @@ impl<H: Copy + Send + Sync> Judge<H> {
         let square = out.residual * out.residual * self.inliers.len() as f64;
         let variance = self.variance::<M>(square);
         let share = task.params.acceptance.max_runner_up;
-        self.twins.clear();
-        model.twins(&best.hypothesis, &self.inliers, &mut self.twins);
         // What has less support can have no share of the support that is too large.
         let strong = |candidate: &&Refined<H>| candidate.support > 0.5 * share * best.support;
+        self.twins.clear();
+        model.twins(&best.hypothesis, &self.inliers, &mut self.twins);
         self.twins.extend(consensus.candidates.iter().filter(strong).map(|candidate| candidate.hypothesis));
-        let mut runner_up = None;
-        for start in &self.twins {
-            self.meet(model, consensus, best, start, variance, share, out, &mut runner_up);
-        }
+        self.meet_all(model, consensus, (best, variance), task, out);
         // Among the rows that the pose does not explain.
         let rest = model.rows() - self.inliers.len();
         let sought = (share * self.inliers.len() as f64).ceil() as usize;
@@ -271,56 +273,89 @@ impl<H: Copy + Send + Sync> Judge<H> {
             self.twins.clear();
             let found = consensus.candidates.iter().filter(strong);
             self.twins.extend(found.map(|candidate| candidate.hypothesis));
-            for start in &self.twins {
-                self.meet(model, consensus, best, start, variance, share, out, &mut runner_up);
-            }
+            self.meet_all(model, consensus, (best, variance), task, out);
         }
-        let Some((support, other)) = runner_up else { return Ok(()) };
-        out.margin = 1.0 - support;
-        out.runner_up = Some(other);
+        let Some(covariance) = &self.covariance else { return Ok(()) };
+        let weakest = model.report(&best.hypothesis, covariance, out);
+        let [translation, rotation] = model.limits(&task.params.acceptance);
+        if out.status == Status::Ok && (weakest[0] > translation || weakest[1] > rotation) {
+            (out.status, out.reason) = model.twofold(1.0);
+        }
         Ok(())
     }
 
-    /// Compares the pose with one that starts elsewhere.
-    #[allow(clippy::too_many_arguments)]
-    fn meet<M: Model<Hypothesis = H>>(
-        &self,
+    fn meet_all<M: Model<Hypothesis = H>>(
+        &mut self,
         model: &M,
         consensus: &mut Consensus<H>,
-        best: &Refined<H>,
-        start: &H,
-        variance: f64,
-        most: f64,
+        best: (&Refined<H>, f64),
+        task: Task,
         out: &mut Estimation,
-        runner_up: &mut Option<(f64, RunnerUp)>,
     ) {
+        let starts = std::mem::take(&mut self.twins);
+        for start in &starts {
+            self.meet(model, consensus, best, start, task, out);
+        }
+        self.twins = starts;
+    }
+
+    /// Compares the pose with one that starts elsewhere.
+    fn meet<M: Model<Hypothesis = H>>(
+        &mut self,
+        model: &M,
+        consensus: &mut Consensus<H>,
+        (best, variance): (&Refined<H>, f64),
+        start: &H,
+        task: Task,
+        out: &mut Estimation,
+    ) {
+        let acceptance = &task.params.acceptance;
         let Some(other) = consensus.refiner.refine(model, start, Effort::Final) else { return };
         let delta = model.difference(&best.hypothesis, &other.hypothesis);
-        let different = squared_length::<M>(best, &delta) > DIFFERENT * DIFFERENT * variance;
-        if !different {
+        if squared_length::<M>(best, &delta) <= DIFFERENT * DIFFERENT * variance {
             return;
         }
-        let elsewhere = apart(model, best, &other.hypothesis) > SAME;
         let versus = Versus::new(model, &best.hypothesis, &other.hypothesis);
         // Most inliers are those of both: which pose is right is told by how well it fits.
         let shares = 2 * versus.only_pose < self.inliers.len();
         let likely = versus.gain < LIKELY * variance || (shares && versus.gain < SURE * versus.noise2.sqrt());
+        let (pose, rival) = (model.pose(&best.hypothesis), model.pose(&other.hypothesis));
+        if likely && shares {
+            let [translation, rotation] = model.limits(acceptance);
+            let shift = (pose.translation.vector - rival.translation.vector).norm();
+            let turn = pose.rotation.angle_to(&rival.rotation);
+            if shift < MATERIAL * translation && turn < MATERIAL * rotation {
+                self.widen(M::UNKNOWNS, &delta);
+                return;
+            }
+        }
+        let elsewhere = apart(model, best, &other.hypothesis) > SAME;
         let alone = (versus.only_other as f64 / versus.only_pose.max(1) as f64).min(1.0);
         let support = match (likely, elsewhere && versus.only_other >= M::SAMPLE) {
             (true, _) => 1.0,
             (false, true) => alone,
             (false, false) => return,
         };
-        if runner_up.as_ref().is_none_or(|(strongest, _)| support > *strongest) {
-            let pose = model.pose(&other.hypothesis);
-            let found = RunnerUp { target_t_source: pose, score: other.support, inliers: other.inliers };
-            *runner_up = Some((support, found));
+        if out.runner_up.is_none() || support > 1.0 - out.margin {
+            out.margin = 1.0 - support;
+            out.runner_up =
+                Some(RunnerUp { target_t_source: rival, score: other.support, inliers: other.inliers });
         }
-        if support > most {
+        if support > acceptance.max_runner_up {
             (out.status, out.reason) = match likely && shares {
                 true => model.twofold(support),
                 false => (Status::Ambiguous, Reason::RunnerUp(support)),
             };
+        }
+    }
+
+    /// Another pose near by is as likely: the second moment of both about the one.
+    fn widen(&mut self, unknowns: usize, delta: &Delta) {
+        let Some(covariance) = &mut self.covariance else { return };
+        for a in 0..unknowns {
+            for b in 0..unknowns {
+                covariance[a][b] += 0.5 * delta[a] * delta[b];
+            }
         }
     }
 
