@@ -10,8 +10,8 @@ use flashreg::estimation::{Estimation, Estimator};
 use flashreg::geometry::{pose_error, Rigid};
 use flashreg::latency::Percentiles;
 use flashreg::params::{BackendChoice, Params, Value};
-use flashreg::simulate::camera::{LandmarkMatch, PixelMatch};
-use flashreg::simulate::sights::{absolute, relative, Kind, Pinhole, Sights};
+
+use flashreg::simulate::sights::{absolute, relative, Kind, Pinhole, PixelMatch, PointMatch, Sights};
 use flashreg::status::Status;
 use nalgebra::{Vector3, Vector6};
 use serde::Serialize;
@@ -97,7 +97,7 @@ enum Problem {
 
 /// An instance.
 enum Case {
-    Absolute(Sights<LandmarkMatch>),
+    Absolute(Sights<PointMatch>),
     Relative(Sights<PixelMatch>),
 }
 

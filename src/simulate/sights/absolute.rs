@@ -1,15 +1,17 @@
 //! Pixels matched with points of a map.
 
-use super::{any_pose, between_logs, draw, median, noisy, turn, Kind, Pinhole, Random, Sights, ROOM, STREET};
+use super::{
+    any_pose, between_logs, draw, median, noisy, turn, Kind, Pinhole, PointMatch, Random, Sights, ROOM,
+    STREET,
+};
 use crate::geometry::{Point, Rigid, Vector};
-use crate::simulate::camera::LandmarkMatch;
 use crate::simulate::random::Purpose;
 
 /// Matches of a hard kind, where the kind does not say otherwise.
 const N: usize = 200;
 
 /// `n` points anywhere in the view, in a room or a street by turns; a share of the matches is wrong.
-pub fn planted(seed: u64, index: u64, n: usize, outliers: f64) -> Sights<LandmarkMatch> {
+pub fn planted(seed: u64, index: u64, n: usize, outliers: f64) -> Sights<PointMatch> {
     let random = &mut Random::new(seed, Purpose::Sights, index);
     let camera = Pinhole::VGA;
     let depth = if index % 2 == 0 { ROOM } else { STREET };
@@ -29,18 +31,18 @@ fn in_view(random: &mut Random, camera: &Pinhole, n: usize, depth: [f64; 2]) -> 
 }
 
 /// The view of points of the optical frame, with noise, all matched rightly.
-fn seen(random: &mut Random, camera: Pinhole, points: Vec<Point>) -> Sights<LandmarkMatch> {
+fn seen(random: &mut Random, camera: Pinhole, points: Vec<Point>) -> Sights<PointMatch> {
     let pose = any_pose(random);
     let matches = points.iter().zip(0..).map(|(p, id)| {
         let pixel = noisy(camera.pixel(p), random);
-        LandmarkMatch { pixel, landmark: pose * p, id, right: true }
+        PointMatch { pixel, landmark: pose * p, id, right: true }
     });
     let matches = matches.collect();
     Sights { camera, matches, truth: Some(pose), depth: median(points.iter().map(|p| p.z)) }
 }
 
 /// Makes a share of the matches wrong, by turns: the landmark of another one, or any pixel. Then shuffles.
-fn spoil(random: &mut Random, sights: &mut Sights<LandmarkMatch>, share: f64) {
+fn spoil(random: &mut Random, sights: &mut Sights<PointMatch>, share: f64) {
     let rows = &mut sights.matches;
     let wrong = (share * rows.len() as f64).round() as usize;
     let n = rows.len();
@@ -59,7 +61,7 @@ fn spoil(random: &mut Random, sights: &mut Sights<LandmarkMatch>, share: f64) {
 }
 
 /// The same, of points of the optical frame; every other instance has 30 % wrong matches.
-fn mixed(random: &mut Random, points: Vec<Point>) -> Sights<LandmarkMatch> {
+fn mixed(random: &mut Random, points: Vec<Point>) -> Sights<PointMatch> {
     let mut sights = seen(random, Pinhole::VGA, points);
     let share = if random.chance(0.5) { 0.3 } else { 0.0 };
     spoil(random, &mut sights, share);
@@ -67,7 +69,7 @@ fn mixed(random: &mut Random, points: Vec<Point>) -> Sights<LandmarkMatch> {
 }
 
 /// No pose follows from it.
-fn open(sights: Sights<LandmarkMatch>) -> Sights<LandmarkMatch> {
+fn open(sights: Sights<PointMatch>) -> Sights<PointMatch> {
     Sights { truth: None, ..sights }
 }
 
@@ -81,7 +83,7 @@ fn in_plane(random: &mut Random, point: Vector, normal: Vector) -> Vec<Point> {
     })
 }
 
-fn plane(random: &mut Random) -> Sights<LandmarkMatch> {
+fn plane(random: &mut Random) -> Sights<PointMatch> {
     let tilt =
         turn([0.0, 0.0, 1.0], random.between(-3.1, 3.1)) * turn([1.0, 0.0, 0.0], random.between(0.1, 1.2));
     let point = Vector::z() * random.between(2.0, 10.0);
@@ -89,13 +91,13 @@ fn plane(random: &mut Random) -> Sights<LandmarkMatch> {
     mixed(random, points)
 }
 
-fn plane_frontal(random: &mut Random) -> Sights<LandmarkMatch> {
+fn plane_frontal(random: &mut Random) -> Sights<PointMatch> {
     let point = Vector::z() * random.between(2.0, 30.0);
     let points = in_plane(random, point, Vector::z());
     mixed(random, points)
 }
 
-fn line(random: &mut Random) -> Sights<LandmarkMatch> {
+fn line(random: &mut Random) -> Sights<PointMatch> {
     let camera = Pinhole::VGA;
     let start = camera.point(camera.anywhere(random), ROOM, random);
     let way = random.direction();
@@ -106,7 +108,7 @@ fn line(random: &mut Random) -> Sights<LandmarkMatch> {
     open(mixed(random, points))
 }
 
-fn bearings_on_line(random: &mut Random) -> Sights<LandmarkMatch> {
+fn bearings_on_line(random: &mut Random) -> Sights<PointMatch> {
     let camera = Pinhole::VGA;
     let [from, to] = [0; 2].map(|_| camera.anywhere(random));
     let one = |_| {
@@ -118,38 +120,38 @@ fn bearings_on_line(random: &mut Random) -> Sights<LandmarkMatch> {
     mixed(random, points)
 }
 
-fn too_few(random: &mut Random) -> Sights<LandmarkMatch> {
+fn too_few(random: &mut Random) -> Sights<PointMatch> {
     let n = random.below(3);
     let points = in_view(random, &Pinhole::VGA, n, ROOM);
     open(seen(random, Pinhole::VGA, points))
 }
 
-fn handful(random: &mut Random) -> Sights<LandmarkMatch> {
+fn handful(random: &mut Random) -> Sights<PointMatch> {
     let n = 3 + random.below(10);
     let points = in_view(random, &Pinhole::VGA, n, ROOM);
     seen(random, Pinhole::VGA, points)
 }
 
-fn duplicated(random: &mut Random) -> Sights<LandmarkMatch> {
+fn duplicated(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, 3, ROOM);
     let sights = seen(random, Pinhole::VGA, points);
     let matches = sights.matches.iter().copied().cycle().take(150).collect();
     open(Sights { matches, ..sights })
 }
 
-fn clusters(random: &mut Random) -> Sights<LandmarkMatch> {
+fn clusters(random: &mut Random) -> Sights<PointMatch> {
     let hearts = in_view(random, &Pinhole::VGA, 3, ROOM);
     let points = (0..150).map(|i| hearts[i % 3] + random.direction() * 0.01).collect();
     mixed(random, points)
 }
 
-fn behind(random: &mut Random) -> Sights<LandmarkMatch> {
+fn behind(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, N, ROOM);
     open(mixed(random, points.iter().map(|p| -p).collect()))
 }
 
 /// The camera is believed to be another one than it is.
-fn believed(random: &mut Random, truth: Pinhole, belief: Pinhole) -> Sights<LandmarkMatch> {
+fn believed(random: &mut Random, truth: Pinhole, belief: Pinhole) -> Sights<PointMatch> {
     let points = draw(N, || {
         let p = truth.point(truth.anywhere(random), ROOM, random);
         truth.project(&p).map(|_| p)
@@ -161,55 +163,55 @@ fn believed(random: &mut Random, truth: Pinhole, belief: Pinhole) -> Sights<Land
 }
 
 /// The focal length is off by a share, to one side or the other.
-fn focal_off(random: &mut Random, share: f64) -> Sights<LandmarkMatch> {
+fn focal_off(random: &mut Random, share: f64) -> Sights<PointMatch> {
     let factor = if random.chance(0.5) { 1.0 + share } else { 1.0 - share };
     believed(random, Pinhole::VGA, Pinhole { focal: factor * Pinhole::VGA.focal, ..Pinhole::VGA })
 }
 
-fn focal_5(random: &mut Random) -> Sights<LandmarkMatch> {
+fn focal_5(random: &mut Random) -> Sights<PointMatch> {
     focal_off(random, 0.05)
 }
 
-fn focal_10(random: &mut Random) -> Sights<LandmarkMatch> {
+fn focal_10(random: &mut Random) -> Sights<PointMatch> {
     focal_off(random, 0.1)
 }
 
-fn focal_30(random: &mut Random) -> Sights<LandmarkMatch> {
+fn focal_30(random: &mut Random) -> Sights<PointMatch> {
     focal_off(random, 0.3)
 }
 
-fn center_off(random: &mut Random) -> Sights<LandmarkMatch> {
+fn center_off(random: &mut Random) -> Sights<PointMatch> {
     let (sin, cos) = libm::sincos(random.between(-3.1, 3.1));
     let [x, y] = Pinhole::VGA.center;
     let belief = Pinhole { center: [x + 32.0 * cos, y + 32.0 * sin], ..Pinhole::VGA };
     believed(random, Pinhole::VGA, belief)
 }
 
-fn distortion_ignored(random: &mut Random) -> Sights<LandmarkMatch> {
+fn distortion_ignored(random: &mut Random) -> Sights<PointMatch> {
     let k1 = if random.chance(0.5) { -0.3 } else { -0.05 };
     believed(random, Pinhole { k1, ..Pinhole::VGA }, Pinhole::VGA)
 }
 
-fn mirrored(random: &mut Random) -> Sights<LandmarkMatch> {
+fn mirrored(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, N, ROOM);
     let mut sights = mixed(random, points);
     sights.matches.iter_mut().for_each(|m| m.landmark.x = -m.landmark.x);
     open(sights)
 }
 
-fn random_matches(random: &mut Random) -> Sights<LandmarkMatch> {
+fn random_matches(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, N, ROOM);
     let mut sights = seen(random, Pinhole::VGA, points);
     sights.matches.iter_mut().for_each(|m| m.pixel = Pinhole::VGA.anywhere(random));
     open(sights)
 }
 
-fn far(random: &mut Random) -> Sights<LandmarkMatch> {
+fn far(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, N, [1e5, 1e6]);
     mixed(random, points)
 }
 
-fn one_point(random: &mut Random) -> Sights<LandmarkMatch> {
+fn one_point(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, N, ROOM);
     let mut sights = seen(random, Pinhole::VGA, points);
     let (id, landmark) = (sights.matches[0].id, sights.matches[0].landmark);
@@ -217,7 +219,7 @@ fn one_point(random: &mut Random) -> Sights<LandmarkMatch> {
     open(sights)
 }
 
-fn one_pixel(random: &mut Random) -> Sights<LandmarkMatch> {
+fn one_pixel(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, N, ROOM);
     let mut sights = seen(random, Pinhole::VGA, points);
     let pixel = Pinhole::VGA.anywhere(random);
@@ -225,7 +227,7 @@ fn one_pixel(random: &mut Random) -> Sights<LandmarkMatch> {
     open(sights)
 }
 
-fn scaled(random: &mut Random) -> Sights<LandmarkMatch> {
+fn scaled(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, N, ROOM);
     let mut sights = mixed(random, points);
     let factor = between_logs([0.2, 5.0], random);
@@ -236,7 +238,7 @@ fn scaled(random: &mut Random) -> Sights<LandmarkMatch> {
     Sights { depth: sights.depth * factor, ..sights }
 }
 
-fn two_places(random: &mut Random) -> Sights<LandmarkMatch> {
+fn two_places(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, N, ROOM);
     let mut sights = mixed(random, points);
     // The map has all of it twice.
@@ -259,18 +261,18 @@ fn on_cylinder(random: &mut Random, height: [f64; 2]) -> Vec<Point> {
     })
 }
 
-fn circle(random: &mut Random) -> Sights<LandmarkMatch> {
+fn circle(random: &mut Random) -> Sights<PointMatch> {
     let height = random.between(3.0, 8.0);
     let points = on_cylinder(random, [height, height]);
     mixed(random, points)
 }
 
-fn cylinder(random: &mut Random) -> Sights<LandmarkMatch> {
+fn cylinder(random: &mut Random) -> Sights<PointMatch> {
     let points = on_cylinder(random, ROOM);
     mixed(random, points)
 }
 
-fn patch(random: &mut Random) -> Sights<LandmarkMatch> {
+fn patch(random: &mut Random) -> Sights<PointMatch> {
     let camera = Pinhole::VGA;
     let [x, y] = camera.anywhere(random);
     let one =
@@ -279,7 +281,7 @@ fn patch(random: &mut Random) -> Sights<LandmarkMatch> {
     mixed(random, points)
 }
 
-fn drowned(random: &mut Random) -> Sights<LandmarkMatch> {
+fn drowned(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, N, ROOM);
     let mut sights = seen(random, Pinhole::VGA, points);
     let share = random.between(0.93, 0.99);
@@ -288,7 +290,7 @@ fn drowned(random: &mut Random) -> Sights<LandmarkMatch> {
 }
 
 /// Where coordinates are as large as UTM's.
-fn large_coordinates(random: &mut Random) -> Sights<LandmarkMatch> {
+fn large_coordinates(random: &mut Random) -> Sights<PointMatch> {
     let points = in_view(random, &Pinhole::VGA, N, ROOM);
     let mut sights = mixed(random, points);
     let away = Vector::new(5e5, 5.4e6, 300.0);
@@ -298,7 +300,7 @@ fn large_coordinates(random: &mut Random) -> Sights<LandmarkMatch> {
 }
 
 /// All kinds.
-pub const KINDS: &[Kind<LandmarkMatch>] = &[
+pub const KINDS: &[Kind<PointMatch>] = &[
     Kind { name: "plane", meaning: "points in a plane; solvable", make: plane },
     Kind { name: "plane_frontal", meaning: "in a plane seen at right angles; solvable", make: plane_frontal },
     Kind { name: "line", meaning: "points on a line: a turn about it is open", make: line },

@@ -9,7 +9,6 @@
 pub mod absolute;
 pub mod relative;
 
-use super::camera::{LandmarkMatch, PixelMatch};
 use super::random::{Purpose, Random};
 use super::turn;
 use crate::estimation::{AbsoluteProblem, AbsoluteRow, RelativeProblem, RelativeRow, Sight};
@@ -81,6 +80,30 @@ impl Pinhole {
     }
 }
 
+/// A pixel matched with a point of the map.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PointMatch {
+    /// Where it is seen.
+    pub pixel: [f64; 2],
+    /// The point it was matched with, in the map frame, m.
+    pub landmark: Point,
+    /// Index of that point.
+    pub id: u32,
+    /// It is the point that was seen.
+    pub right: bool,
+}
+
+/// A pixel matched with one of the reference view.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PixelMatch {
+    /// Where it is seen.
+    pub pixel: [f64; 2],
+    /// In the reference view.
+    pub reference: [f64; 2],
+    /// Both show the same point.
+    pub right: bool,
+}
+
 /// One instance: what the estimation is given, and the truth.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sights<M> {
@@ -95,7 +118,7 @@ pub struct Sights<M> {
     pub depth: f64,
 }
 
-impl Sights<LandmarkMatch> {
+impl Sights<PointMatch> {
     /// As the estimation takes it, with the threshold of an inlier in pixels.
     pub fn problem(&self, threshold: f64) -> AbsoluteProblem {
         let mut problem = AbsoluteProblem::with_capacity(self.matches.len());

@@ -1,10 +1,10 @@
 //! Pixels matched with those of a reference view.
 
 use super::{
-    between_logs, draw, median, noisy, small_rotation, turn, Kind, Pinhole, Random, Sights, ROOM, STREET,
+    between_logs, draw, median, noisy, small_rotation, turn, Kind, Pinhole, PixelMatch, Random, Sights, ROOM,
+    STREET,
 };
 use crate::geometry::{Point, Rigid, Vector};
-use crate::simulate::camera::PixelMatch;
 use crate::simulate::random::Purpose;
 use nalgebra::Translation3;
 
