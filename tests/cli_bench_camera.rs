@@ -31,12 +31,12 @@ fn cases(usual: u32) -> u32 {
 
 #[test]
 fn planted_poses_are_found_trusted_and_exact() {
-    let instances = cases(5);
+    let instances = u64::from(cases(5));
     let report = json(&format!("--n 200,1000 --outliers 0,0.5 --instances {instances}"));
     assert_eq!(lines(&report).len(), 8);
     for line in lines(&report) {
         let told = ["right", "trusted", "wrong"].map(|key| number(line, key));
-        assert_eq!(told, [instances.into(), instances.into(), 0], "{line}");
+        assert_eq!(told, [instances, instances, 0], "{line}");
         let (turn, shift) = (&line["rotation_deg"]["p50"], &line["translation"]["p50"]);
         // A share of the depth, or degrees.
         let near = if line["problem"] == "absolute" { 0.003 } else { 2.0 };
@@ -45,21 +45,34 @@ fn planted_poses_are_found_trusted_and_exact() {
     }
 }
 
+/// Wrong calibrations that are not always seen: a shift of the principal point looks like a turn, and two views
+/// of a camera with another focal length or with distortion nearly like those of a calibrated one.
+const NOT_ALWAYS_SEEN: [(&str, &str); 6] = [
+    ("absolute", "center_off"),
+    ("absolute", "distortion_ignored"),
+    ("relative", "focal_10"),
+    ("relative", "focal_30"),
+    ("relative", "distortion_ignored"),
+    ("relative", "mirrored"),
+];
+
 #[test]
 fn no_wrong_pose_is_trusted_and_what_is_wrong_with_the_input_is_named() {
     let report = json(&format!("--table degenerate --instances {}", cases(3)));
     let refused = |problem: &str, kind: &str| {
         let of = |line: &&Value| line["problem"] == problem && line["name"] == kind;
         let line = lines(&report).iter().find(of).expect("a line");
-        assert_eq!(number(line, "trusted"), 0, "{line}");
+        assert_eq!(["trusted", "loose", "wrong"].map(|key| number(line, key)), [0; 3], "{line}");
         let refused = line["refused"].as_object().expect("an object");
         refused.keys().cloned().collect::<Vec<_>>().join(", ")
     };
     for line in lines(&report) {
-        assert_eq!(number(line, "wrong"), 0, "{} {}: {line}", line["problem"], line["name"]);
+        let is_known = NOT_ALWAYS_SEEN.iter().any(|(p, kind)| line["problem"] == *p && line["name"] == *kind);
+        assert!(is_known || number(line, "wrong") == 0, "{} {}: {line}", line["problem"], line["name"]);
         let refused = line["refused"].as_object().expect("an object").values();
         let all = number(line, "trusted")
             + number(line, "loose")
+            + number(line, "wrong")
             + refused.map(|n| n.as_u64().expect("a number")).sum::<u64>();
         assert_eq!(all, number(line, "instances"), "{line}");
     }
