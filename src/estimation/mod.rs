@@ -9,6 +9,8 @@
 //! absolute problem is `map_t_camera`; of a relative one `reference_t_camera`, its translation of length one.
 //! A residual is a vector of two numbers in units of the inlier threshold, so that an inlier has a length of at
 //! most one whatever the camera: see [`Sight`].
+// `!(x > y)` is meant: what is no number belongs to the side that is refused.
+#![allow(clippy::neg_cmp_op_on_partial_ord)]
 
 mod absolute;
 mod backend;

@@ -113,6 +113,9 @@ struct Seen {
     by_camera: [Vector2<f64>; 2],
 }
 
+/// Residual of a pixel, its derivative by the point, and by focal length and distortion.
+type Projected = (Vector2<f64>, Matrix2x3<f64>, [Vector2<f64>; 2]);
+
 impl<K: Kind> Scene<K> {
     const IN_PIXELS: bool = matches!(K::BESIDE, Beside::Focal | Beside::FocalRadial);
     const MOVES: bool = matches!(K::BESIDE, Beside::Motion);
@@ -207,12 +210,7 @@ impl<K: Kind> Scene<K> {
     }
 
     /// Residual of a pixel, derivatives by the point, and by focal length and distortion.
-    fn project(
-        &self,
-        h: &View,
-        x: &Vector,
-        image: &Image,
-    ) -> Option<(Vector2<f64>, Matrix2x3<f64>, [Vector2<f64>; 2])> {
+    fn project(&self, h: &View, x: &Vector, image: &Image) -> Option<Projected> {
         (x.z > 0.0).then_some(())?;
         let ideal = x.xy() / x.z;
         let u = ideal * h.focal;

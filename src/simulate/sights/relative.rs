@@ -96,11 +96,11 @@ fn open(sights: Sights<PixelMatch>) -> Sights<PixelMatch> {
     Sights { truth: None, ..sights }
 }
 
+/// Draws a point, if there is one.
+type Draw = dyn Fn(&mut Random) -> Option<Point>;
+
 /// Two views of points that a function draws, from any place for which there are enough of them.
-fn views(
-    random: &mut Random,
-    scene: impl Fn(&mut Random) -> Box<dyn Fn(&mut Random) -> Option<Point>>,
-) -> Sights<PixelMatch> {
+fn views(random: &mut Random, scene: impl Fn(&mut Random) -> Box<Draw>) -> Sights<PixelMatch> {
     loop {
         let one = scene(random);
         let length = random.between(0.4, 1.5);
@@ -114,7 +114,7 @@ fn views(
 }
 
 /// Points of a plane where the rays of the reference view meet it.
-fn on_plane(point: Vector, normal: Vector) -> Box<dyn Fn(&mut Random) -> Option<Point>> {
+fn on_plane(point: Vector, normal: Vector) -> Box<Draw> {
     let camera = Pinhole::VGA;
     Box::new(move |random| {
         let ray = camera.ray(camera.anywhere(random));
