@@ -11,8 +11,7 @@ use crate::params::{CameraParams, Sampling};
 use crate::registration::lanes::Deadline;
 use std::time::Instant;
 
-/// Samples of the first round; each next one has as many as were drawn, up to the most.
-const FIRST_ROUND: u64 = 64;
+/// Most samples of a round.
 const LARGEST_ROUND: u64 = 4096;
 /// Hypotheses of a round that are looked at, and most of them that are refined.
 const KEEP: usize = 8;
@@ -122,13 +121,13 @@ impl<H: Copy + Send + Sync> Consensus<H> {
         self.candidates.clear();
         let mut done = Effortful { missed: 1.0, ..Effortful::default() };
         let mut top = 0;
-        let mut wanted = FIRST_ROUND;
+        let mut wanted = M::ROUND;
         while self.sampler.drawn() < goal.samples {
             if deadline.passed() {
                 return Err(Stop::OverBudget);
             }
             self.samples.clear();
-            let round = wanted.clamp(FIRST_ROUND, LARGEST_ROUND) as usize * M::SAMPLE;
+            let round = wanted.clamp(M::ROUND, LARGEST_ROUND) as usize * M::SAMPLE;
             while self.samples.len() < round && self.sampler.drawn() < goal.samples {
                 let start = self.samples.len();
                 if self.sampler.draw(model, &mut self.samples) && model.is_degenerate(&self.samples[start..])

@@ -11,6 +11,7 @@
 //! most one whatever the camera: see [`Sight`].
 
 mod absolute;
+mod calibration;
 mod columns;
 mod consensus;
 mod estimator;
@@ -24,6 +25,7 @@ mod rotation;
 mod sampler;
 mod scene;
 mod search;
+mod soften;
 pub mod solvers;
 mod unique;
 
