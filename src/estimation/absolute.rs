@@ -21,14 +21,18 @@ const APART: f64 = 2.0;
 const FLAT: f64 = 1e-3;
 /// Points whose hits by chance are counted.
 const CHANCE_POINTS: usize = 128;
+/// Squared thresholds between which features beside a point are counted.
+const RING: [f32; 2] = [4.0, 16.0];
 /// A translation that is open by no more than this share of the distance is so because all is far away.
 const FAR: f64 = 0.05;
 /// Points this many thresholds beside a line, as seen by the camera, are off it.
 const OFF_LINE: f64 = 2.0;
 /// A focal length that fits better is told if it differs by more than this share,
 const FOCAL_OFF: f64 = 0.015;
-/// and by so many standard deviations.
-const FOCAL_SIGMAS: f64 = 5.0;
+/// a principal point if it is farther away than this share of the focal length,
+const CENTRE_OFF: f64 = 0.02;
+/// and both by so many standard deviations.
+const SIGMAS: f64 = 5.0;
 /// Residuals are not known to be smaller than this share of the threshold.
 const FINEST: f64 = 1e-3;
 
@@ -122,11 +126,6 @@ impl Absolute {
         &self.columns
     }
 
-    /// What points are taken about.
-    pub fn centre(&self) -> &Vector {
-        &self.centre
-    }
-
     /// The rows of some numbers.
     fn of<'a>(&'a self, rows: &'a [u32]) -> impl Iterator<Item = &'a Row> + Clone + 'a {
         rows.iter().filter_map(|i| self.rows.get(*i as usize))
@@ -217,13 +216,26 @@ impl Residuals for Absolute {
     }
 }
 
-/// The same with one unknown more: the scale of the focal length, by which depths along the optical axis are
-/// multiplied.
-pub(crate) struct Scaled<'a>(pub &'a Absolute);
+/// What a calibration is off by: `X' = (x + a z, y + b z, s z)` has the scale `s` of the focal length and the
+/// shift `a`, `b` of the principal point, in focal lengths.
+#[derive(Debug, Clone, Copy)]
+struct Off {
+    scale: f64,
+    shift: [f64; 2],
+}
 
-impl Residuals for Scaled<'_> {
-    type Hypothesis = (Pose, f64);
-    const UNKNOWNS: usize = 7;
+impl Off {
+    fn apply(&self, x: &Vector) -> Vector {
+        Vector::new(x.x + self.shift[0] * x.z, x.y + self.shift[1] * x.z, x.z * self.scale)
+    }
+}
+
+/// The same rows with the calibration among the unknowns: the focal length, or the principal point too.
+struct Calibrating<'a, const CENTRE: bool>(&'a Absolute);
+
+impl<const CENTRE: bool> Residuals for Calibrating<'_, CENTRE> {
+    type Hypothesis = (Pose, Off);
+    const UNKNOWNS: usize = if CENTRE { 9 } else { 7 };
     const NUMBERS: usize = 2;
 
     fn rows(&self) -> usize {
@@ -234,32 +246,64 @@ impl Residuals for Scaled<'_> {
         self.0.weight(row)
     }
 
-    fn residual2(&self, (pose, scale): &(Pose, f64), row: usize) -> f64 {
-        self.0.rows.get(row).map_or(f64::INFINITY, |row| {
-            let x = pose.apply(&row.point);
-            row.residual2(&Vector::new(x.x, x.y, x.z * scale))
-        })
+    fn residual2(&self, (pose, off): &(Pose, Off), row: usize) -> f64 {
+        let row = self.0.rows.get(row);
+        row.map_or(f64::INFINITY, |row| row.residual2(&off.apply(&pose.apply(&row.point))))
     }
 
-    fn linear(&self, (pose, scale): &(Pose, f64), row: usize) -> Option<Linear> {
+    fn linear(&self, (pose, off): &(Pose, Off), row: usize) -> Option<Linear> {
         let row = self.0.rows.get(row)?;
         let x = pose.apply(&row.point);
-        let (r, by_point) = row.project(&Vector::new(x.x, x.y, x.z * scale))?;
+        let (r, by_point) = row.project(&off.apply(&x))?;
         let j = [0, 1].map(|k| {
             let a = by_point.row(k);
-            let [d0, d1, d2, w0, w1, w2] = by_pose(&Vector::new(a[0], a[1], a[2] * scale), &x);
-            padded([d0, d1, d2, w0, w1, w2, a[2] * x.z])
+            let along = a[0] * off.shift[0] + a[1] * off.shift[1] + a[2] * off.scale;
+            let [d0, d1, d2, w0, w1, w2] = by_pose(&Vector::new(a[0], a[1], along), &x);
+            padded([d0, d1, d2, w0, w1, w2, a[2] * x.z, a[0] * x.z, a[1] * x.z])
         });
         Some(Linear { r, j })
     }
 
-    fn step(&self, (pose, scale): &(Pose, f64), delta: &Delta) -> (Pose, f64) {
-        (moved(pose, delta), scale + delta[6])
+    fn step(&self, (pose, off): &(Pose, Off), delta: &Delta) -> (Pose, Off) {
+        let shift = [off.shift[0] + delta[7], off.shift[1] + delta[8]];
+        (moved(pose, delta), Off { scale: off.scale + delta[6], shift })
     }
 
-    fn difference(&self, from: &(Pose, f64), to: &(Pose, f64)) -> Delta {
+    fn difference(&self, from: &(Pose, Off), to: &(Pose, Off)) -> Delta {
         let [d0, d1, d2, w0, w1, w2] = between(&from.0, &to.0);
-        padded([d0, d1, d2, w0, w1, w2, to.1 - from.1])
+        let shift = [0, 1].map(|k| to.1.shift[k] - from.1.shift[k]);
+        padded([d0, d1, d2, w0, w1, w2, to.1.scale - from.1.scale, shift[0], shift[1]])
+    }
+}
+
+impl<const CENTRE: bool> Calibrating<'_, CENTRE> {
+    /// What the calibration is off by, if the rows say so beyond doubt.
+    fn fault(&self, best: &Pose, refiner: &mut Refiner) -> Option<Reason> {
+        let start = (*best, Off { scale: 1.0, shift: [0.0; 2] });
+        let found = refiner.refine(self, &start, Effort::Final)?;
+        let (mut square, mut gain, mut noise2) = (0.0, 0.0, 0.0);
+        for i in 0..self.rows() {
+            let (a, b) = (self.0.residual2(best, i), self.residual2(&found.hypothesis, i));
+            square += if b < 1.0 { b } else { 0.0 };
+            let better = a.min(1.0) - b.min(1.0);
+            (gain, noise2) = (gain + better, noise2 + better * better);
+        }
+        let freedom = (2 * found.inliers).checked_sub(Self::UNKNOWNS).filter(|freedom| *freedom > 0)?;
+        let variance = (square / freedom as f64).max(FINEST * FINEST);
+        let inverse = inverse(Self::UNKNOWNS, &found.information)?;
+        let Off { scale, shift } = found.hypothesis.1;
+        let wrong = |off: f64, least: f64, k: usize| {
+            off.abs() > least && off.abs() > SIGMAS * (inverse[k][k] * variance).sqrt()
+        };
+        if !(gain > SIGMAS * noise2.sqrt()) {
+            return None;
+        }
+        if wrong(scale - 1.0, FOCAL_OFF, 6) {
+            // A longer focal length has nearer depths.
+            return Some(Reason::Intrinsics(1.0 / scale));
+        }
+        let is_shifted = CENTRE && (0..2).any(|k| wrong(shift[k], CENTRE_OFF, 7 + k));
+        is_shifted.then(|| Reason::PrincipalPoint((shift[0] * shift[0] + shift[1] * shift[1]).sqrt()))
     }
 }
 
@@ -307,18 +351,15 @@ impl Model for Absolute {
     fn chance(&self, h: &Pose) -> ([u64; CUTS.len()], u64) {
         let n = self.rows.len();
         let points = CHANCE_POINTS.min(n);
-        let mut hits = [0; CUTS.len()];
+        let mut hits = 0;
         for k in 0..points {
-            let i = k * n / points;
-            let Some(row) = self.rows.get(i) else { continue };
+            let Some(row) = self.rows.get(k * n / points) else { continue };
             let x = h.apply(&row.point);
-            let all = near(self.columns.blocks(), [x.x as f32, x.y as f32, x.z as f32]);
-            let own = row.residual2(&x);
-            for ((hits, all), cut) in hits.iter_mut().zip(all).zip(CUTS) {
-                *hits += u64::from(all).saturating_sub(u64::from(own < cut));
-            }
+            hits += u64::from(beside(self.columns.blocks(), [x.x as f32, x.y as f32, x.z as f32]));
         }
-        (hits, points as u64)
+        // In sixteenths of the area within a threshold; one more than counted.
+        let area = (RING[1] - RING[0]) as u64 * 16 * points as u64;
+        (CUTS.map(|cut| (16.0 * cut) as u64 * (hits + 1)), area)
     }
 
     fn independent(&self, inliers: &[u32], work: &mut Vec<[i64; 2]>) -> usize {
@@ -362,25 +403,11 @@ impl Model for Absolute {
         true
     }
 
-    /// Refined with the scale of the focal length free.
+    /// Refined with the calibration free.
     fn miscalibrated(&self, best: &Refined<Pose>, refiner: &mut Refiner) -> Option<(Status, Reason)> {
-        let model = Scaled(self);
-        let found = refiner.refine(&model, &(best.hypothesis, 1.0), Effort::Final)?;
-        let (_, scale) = found.hypothesis;
-        let (mut square, mut gain, mut noise2) = (0.0, 0.0, 0.0);
-        for i in 0..self.rows.len() {
-            let (a, b) = (self.residual2(&best.hypothesis, i), model.residual2(&found.hypothesis, i));
-            square += if b < 1.0 { b } else { 0.0 };
-            let better = a.min(1.0) - b.min(1.0);
-            (gain, noise2) = (gain + better, noise2 + better * better);
-        }
-        let freedom = (2 * found.inliers).checked_sub(7).filter(|freedom| *freedom > 0)? as f64;
-        let variance = (square / freedom).max(FINEST * FINEST);
-        let deviation = (inverse(7, &found.information)?[6][6] * variance).sqrt();
-        let off = (scale - 1.0).abs();
-        let wrong = off > FOCAL_OFF && off > FOCAL_SIGMAS * deviation && gain > FOCAL_SIGMAS * noise2.sqrt();
-        // A longer focal length has nearer depths.
-        wrong.then_some((Status::BadInput, Reason::Intrinsics(1.0 / scale)))
+        let focal = Calibrating::<false>(self).fault(&best.hypothesis, refiner);
+        let fault = focal.or_else(|| Calibrating::<true>(self).fault(&best.hypothesis, refiner));
+        fault.map(|reason| (Status::BadInput, reason))
     }
 
     fn pose(&self, h: &Pose) -> Rigid {
@@ -451,20 +478,18 @@ fn score(blocks: &[[[f32; LANES]; 12]], rows: usize, pose: &Pose, more_than: u32
     sum
 }
 
-/// How many features a point of the optical frame is near, for each of [`CUTS`].
+/// How many features are in a ring around a point of the optical frame.
 #[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
-fn near(blocks: &[[[f32; LANES]; 12]], p: [f32; 3]) -> [u32; CUTS.len()] {
-    let mut counts = [[0u32; LANES]; CUTS.len()];
+fn beside(blocks: &[[[f32; LANES]; 12]], p: [f32; 3]) -> u32 {
+    let mut counts = [0u32; LANES];
     for [_, _, _, bx, by, bz, m00, m01, m02, m10, m11, m12] in blocks {
         for l in 0..LANES {
             let d = (bx[l] * p[0] + by[l] * p[1]) + bz[l] * p[2];
             let u = (m00[l] * p[0] + m01[l] * p[1]) + m02[l] * p[2];
             let v = (m10[l] * p[0] + m11[l] * p[1]) + m12[l] * p[2];
             let (e, q) = (u * u + v * v, d * d);
-            for (counts, cut) in counts.iter_mut().zip(CUTS) {
-                counts[l] += u32::from((d > 0.0) & (e < q * cut as f32));
-            }
+            counts[l] += u32::from((d > 0.0) & (e >= q * RING[0]) & (e < q * RING[1]));
         }
     }
-    counts.map(|lanes| lanes.iter().sum())
+    counts.iter().sum()
 }

@@ -5,7 +5,8 @@
 
 use super::consensus::{apart, squared_length, Clock, Consensus, Goal, SAME};
 use super::model::{Delta, Model, Search, Stop, CUTS, MOST_UNKNOWNS};
-use super::refine::{inverse, Effort, Refined};
+use super::refine::{Effort, Refined};
+use super::soften::soften;
 use super::{Estimation, Reason};
 use crate::params::Params;
 use crate::registration::acceptance::log10_poisson_tail;
@@ -15,15 +16,15 @@ use crate::status::Status;
 
 /// A rival is not worse than the pose if its squared residuals are larger by less than so many variances,
 const LIKELY: f64 = 25.0;
-/// or if that sum is below so many standard deviations of itself.
-const SURE: f64 = 2.5;
+/// of which one row counts for no more than so many.
+const ROW: f64 = 9.0;
+/// A line or a rotation is named as the reason if fewer than this share of the inliers are beside it.
+const COMMON: f64 = 0.2;
 /// Two minima so many standard deviations apart are different poses.
 const DIFFERENT: f64 = 10.0;
 /// Two poses nearer to each other than this share of the standard deviations that are allowed are one pose, of
 /// the uncertainty of both.
 const MATERIAL: f64 = 0.5;
-/// Residuals are not known to be smaller than this share of the threshold.
-const FINEST: f64 = 1e-3;
 /// Rivals with `max_runner_up` of the support are missed no more often.
 const RIVAL_MISSED: f64 = 0.01;
 /// Samples of the search for a pose with all points behind.
@@ -37,6 +38,8 @@ pub(crate) struct Judge<H> {
     cells: Vec<[i64; 2]>,
     /// Of the unknowns of the pose.
     covariance: Option<[Delta; MOST_UNKNOWNS]>,
+    /// Of a number of the residual of a match.
+    variance: f64,
 }
 
 /// The rows and what may be spent.
@@ -53,8 +56,8 @@ pub(crate) struct Task<'a> {
 struct Versus {
     only_pose: usize,
     only_other: usize,
+    /// By how many variances the squared residuals of the other are larger.
     gain: f64,
-    noise2: f64,
 }
 
 impl<H: Copy + Send + Sync> Judge<H> {
@@ -66,6 +69,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
             twins: Vec::with_capacity(4),
             cells: Vec::with_capacity(n),
             covariance: None,
+            variance: 1.0,
         }
     }
 
@@ -92,8 +96,8 @@ impl<H: Copy + Send + Sync> Judge<H> {
         search.load(model)?;
         let spent = consensus.explore(model, search, 0..n as u32, goal, camera, task.deadline, clock)?;
         (out.samples, out.hypotheses, out.missed) = (spent.samples, spent.hypotheses, spent.missed);
-        let best = self.finish(model, consensus);
-        let verdict = match &best {
+        let mut best = self.finish(model, consensus);
+        let verdict = match &mut best {
             None => self.nothing(model, spent.solved),
             Some(best) => self.examine(model, best, consensus, task, out),
         };
@@ -154,38 +158,38 @@ impl<H: Copy + Send + Sync> Judge<H> {
     fn examine<M: Model<Hypothesis = H>>(
         &mut self,
         model: &M,
-        best: &Refined<H>,
+        best: &mut Refined<H>,
         consensus: &mut Consensus<H>,
         task: Task,
         out: &mut Estimation,
     ) -> (Status, Reason) {
-        let h = &best.hypothesis;
         let n = model.rows();
-        let mut support = 0.0;
-        let mut square = 0.0;
-        let mut counts = [0usize; CUTS.len()];
-        self.inliers.clear();
-        for i in 0..n {
-            let r2 = model.residual2(h, i);
-            if r2 < 1.0 {
-                self.inliers.push(i as u32);
-                support += 1.0 - r2;
-                square += r2;
-                counts.iter_mut().zip(CUTS).for_each(|(count, cut)| *count += usize::from(r2 < cut));
+        self.collect(model, &best.hypothesis);
+        // Mismatches within the threshold; the estimate of what they are allowed to be is above that.
+        let (hits, sets) = model.chance(&best.hypothesis);
+        let mismatches = hits[0] as f64 / sets.max(1) as f64;
+        let softened = soften(model, &best.hypothesis, &self.inliers, mismatches);
+        self.covariance = None;
+        if let Some(found) = softened {
+            if apart(model, best, &found.hypothesis) < 1.0 {
+                (best.hypothesis, best.information) = (found.hypothesis, found.information);
+                (self.covariance, self.variance) = (Some(found.covariance), found.variance);
             }
         }
+        let (support, square, counts) = self.collect(model, &best.hypothesis);
+        best.inliers = self.inliers.len();
+        let h = &best.hypothesis;
         (out.inliers, out.score) = (self.inliers.len(), support);
         out.residual = (square / self.inliers.len().max(1) as f64).sqrt();
         out.spread = model.spread(h, &self.inliers);
         out.independent_inliers = model.independent(&self.inliers, &mut self.cells);
 
         // The number of false alarms, at the threshold that proves most.
-        let (hits, sets) = model.chance(h);
+        let mean = hits.map(|hits| (M::CLUTTER * hits as f64 + 1.0) / sets.max(1) as f64);
         let trials = log10_choose(n, M::SAMPLE) + libm::log10((M::ROOTS * CUTS.len()) as f64);
-        let mean = |cut: usize| (M::CLUTTER * hits[cut] as f64 + 1.0) / sets.max(1) as f64;
         let alarms = |cut: usize| {
             let independent = counts[cut].min(out.independent_inliers);
-            trials + log10_poisson_tail(independent as f64 - M::SAMPLE as f64, mean(cut))
+            trials + log10_poisson_tail(independent as f64 - M::SAMPLE as f64, mean[cut])
         };
         let (cut, log10) = (0..CUTS.len()).map(|cut| (cut, alarms(cut))).fold((0, f64::INFINITY), |a, b| {
             if b.1 < a.1 {
@@ -196,25 +200,28 @@ impl<H: Copy + Send + Sync> Judge<H> {
         });
         out.log10_false_alarms = log10;
 
-        let variance = self.variance::<M>(square);
-        self.covariance = covariance(model, best, &self.inliers, variance);
         let weakest = model.report(h, self.covariance.as_ref().map_or(&[], |c| &c[..]), out);
 
         let acceptance = &task.params.acceptance;
-        if log10 > -acceptance.significance {
-            return (Status::LowInliers, Reason::Chance(log10));
-        }
         let need = (acceptance.min_inliers.max(0) as usize).max(M::SAMPLE);
-        if out.independent_inliers < need {
-            return (Status::LowInliers, Reason::Inliers { got: out.independent_inliers, need });
-        }
         self.tight.clear();
         let limit = CUTS[cut];
         let tight = self.inliers.iter().filter(|i| model.residual2(h, **i as usize) < limit);
         self.tight.extend(tight);
-        for footing in model.footings(h, &self.tight, &mut consensus.refiner).into_iter().flatten() {
+        let footings = model.footings(h, &self.tight, &mut consensus.refiner);
+        // What most inliers have in common is the reason, also where it leaves a pose that is no more than chance.
+        let common = footings.into_iter().flatten().find(|footing| {
+            self.tight.len() >= need && (footing.rows as f64) < COMMON * self.tight.len() as f64
+        });
+        if log10 > -acceptance.significance {
+            return common.map_or((Status::LowInliers, Reason::Chance(log10)), |footing| footing.lacking);
+        }
+        if out.independent_inliers < need {
+            return (Status::LowInliers, Reason::Inliers { got: out.independent_inliers, need });
+        }
+        for footing in footings.into_iter().flatten() {
             let alone = footing.rows as f64 - footing.fitted as f64;
-            let alarms = log10_choose(n, footing.fitted) + log10_poisson_tail(alone, mean(cut));
+            let alarms = log10_choose(n, footing.fitted) + log10_poisson_tail(alone, mean[cut]);
             if alarms > -acceptance.significance {
                 return footing.lacking;
             }
@@ -227,13 +234,21 @@ impl<H: Copy + Send + Sync> Judge<H> {
         }
     }
 
-    /// Variance of the numbers of the residuals of inliers.
-    fn variance<M: Model>(&self, square: f64) -> f64 {
-        let freedom = (self.inliers.len() * M::NUMBERS).saturating_sub(M::UNKNOWNS);
-        match freedom {
-            0 => f64::INFINITY,
-            _ => (square / freedom as f64).max(FINEST * FINEST),
+    /// Collects the inliers; their support, the sum of their squared residuals, and how many are within each of
+    /// [`CUTS`].
+    fn collect<M: Model<Hypothesis = H>>(&mut self, model: &M, h: &H) -> (f64, f64, [usize; CUTS.len()]) {
+        let (mut support, mut square, mut counts) = (0.0, 0.0, [0; CUTS.len()]);
+        self.inliers.clear();
+        for i in 0..model.rows() {
+            let r2 = model.residual2(h, i);
+            if r2 < 1.0 {
+                self.inliers.push(i as u32);
+                support += 1.0 - r2;
+                square += r2;
+                counts.iter_mut().zip(CUTS).for_each(|(count, cut)| *count += usize::from(r2 < cut));
+            }
         }
+        (support, square, counts)
     }
 
     /// Looks for poses elsewhere that explain the rows nearly as well.
@@ -248,8 +263,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
         clock: &mut Clock,
         out: &mut Estimation,
     ) -> Result<(), Stop> {
-        let square = out.residual * out.residual * self.inliers.len() as f64;
-        let variance = self.variance::<M>(square);
+        let variance = self.variance;
         let share = task.params.acceptance.max_runner_up;
         // What has less support can have no share of the support that is too large.
         let strong = |candidate: &&Refined<H>| candidate.support > 0.5 * share * best.support;
@@ -315,10 +329,10 @@ impl<H: Copy + Send + Sync> Judge<H> {
         if squared_length::<M>(best, &delta) <= DIFFERENT * DIFFERENT * variance {
             return;
         }
-        let versus = Versus::new(model, &best.hypothesis, &other.hypothesis);
+        let versus = Versus::new(model, &best.hypothesis, &other.hypothesis, variance);
         // Most inliers are those of both: which pose is right is told by how well it fits.
         let shares = 2 * versus.only_pose < self.inliers.len();
-        let likely = versus.gain < LIKELY * variance || (shares && versus.gain < SURE * versus.noise2.sqrt());
+        let likely = versus.gain < LIKELY;
         let (pose, rival) = (model.pose(&best.hypothesis), model.pose(&other.hypothesis));
         if likely && shares {
             let [translation, rotation] = model.limits(acceptance);
@@ -385,9 +399,9 @@ impl<H: Copy + Send + Sync> Judge<H> {
         search.load(model)?;
         let rows = 0..model.rows() as u32;
         consensus.explore(model, search, rows, goal, &task.params.camera, task.deadline, clock)?;
-        if let Some(turned) = self.finish(model, consensus) {
+        if let Some(mut turned) = self.finish(model, consensus) {
             let mut seen = Estimation::default();
-            let (status, reason) = self.examine(model, &turned, consensus, task, &mut seen);
+            let (status, reason) = self.examine(model, &mut turned, consensus, task, &mut seen);
             if !matches!(reason, Reason::Chance(_) | Reason::Inliers { .. }) {
                 let _ = status;
                 (out.status, out.reason) = (Status::Degenerate, Reason::Behind(seen.inliers));
@@ -399,52 +413,16 @@ impl<H: Copy + Send + Sync> Judge<H> {
 }
 
 impl Versus {
-    fn new<M: Model>(model: &M, pose: &M::Hypothesis, other: &M::Hypothesis) -> Self {
+    fn new<M: Model>(model: &M, pose: &M::Hypothesis, other: &M::Hypothesis, variance: f64) -> Self {
         let mut v = Self::default();
         for i in 0..model.rows() {
             let (a, b) = (model.residual2(pose, i).min(1.0), model.residual2(other, i).min(1.0));
             v.only_pose += usize::from(a < 1.0 && b >= 1.0);
             v.only_other += usize::from(b < 1.0 && a >= 1.0);
-            v.gain += b - a;
-            v.noise2 += (b - a) * (b - a);
+            v.gain += ((b - a) / variance).clamp(-ROW, ROW);
         }
         v
     }
-}
-
-/// `A^-1 B A^-1` with `A = J^T W J`, `B = variance J^T W^2 J` over the inliers: weights say how much a row is to
-/// count, not how accurate it is. `None`: an unknown is not fixed at all.
-fn covariance<M: Model>(
-    model: &M,
-    best: &Refined<M::Hypothesis>,
-    inliers: &[u32],
-    variance: f64,
-) -> Option<[Delta; MOST_UNKNOWNS]> {
-    let n = M::UNKNOWNS;
-    let a = inverse(n, &best.information)?;
-    let mut b = [[0.0; MOST_UNKNOWNS]; MOST_UNKNOWNS];
-    for i in inliers {
-        let Some(linear) = model.linear(&best.hypothesis, *i as usize) else { continue };
-        let w = model.weight(*i as usize);
-        for j in linear.j.iter().take(M::NUMBERS) {
-            for p in 0..n {
-                for q in 0..n {
-                    b[p][q] += variance * w * w * j[p] * j[q];
-                }
-            }
-        }
-    }
-    let product = |x: &[Delta; MOST_UNKNOWNS], y: &[Delta; MOST_UNKNOWNS]| {
-        let mut out = [[0.0; MOST_UNKNOWNS]; MOST_UNKNOWNS];
-        for p in 0..n {
-            for q in 0..n {
-                out[p][q] = (0..n).map(|k| x[p][k] * y[k][q]).sum();
-            }
-        }
-        out
-    };
-    let c = product(&product(&a, &b), &a);
-    c.iter().flatten().all(|v| v.is_finite()).then_some(c)
 }
 
 /// Base-10 logarithm of the number of ways to choose `k` of `n`.

@@ -14,6 +14,7 @@
 
 mod absolute;
 mod backend;
+mod calibration;
 mod columns;
 mod consensus;
 mod estimator;
@@ -33,6 +34,7 @@ mod scene;
 mod search;
 #[cfg(feature = "cuda")]
 mod self_test;
+mod soften;
 pub mod solvers;
 mod triangulate;
 mod trifocal;

@@ -85,8 +85,9 @@ pub(crate) trait Model: Residuals {
     /// `more_than` if it cannot be above it.
     fn score(&self, h: &Self::Hypothesis, more_than: u32) -> u32;
 
-    /// How many rows would be inliers by chance, if every row had a partner drawn from all, for each of
-    /// [`CUTS`]: hits, and in how many such sets of rows.
+    /// How many rows would be inliers by chance, if every row had a partner drawn from all, for each of [`CUTS`]:
+    /// hits, and in how many such sets of rows. Best counted beside where partners are expected: there they are
+    /// by more than chance, under the right pose.
     fn chance(&self, h: &Self::Hypothesis) -> ([u64; CUTS.len()], u64);
     /// Inliers that are independent evidence.
     fn independent(&self, inliers: &[u32], work: &mut Vec<[i64; 2]>) -> usize;

@@ -6,12 +6,12 @@
 
 use super::columns::{gain, single, Columns, LANES};
 use super::model::{Delta, Footing, Linear, Model, Residuals, CUTS, MOST_UNKNOWNS};
-use super::refine::{Effort, Refiner};
+use super::refine::{Effort, Refined, Refiner};
 use super::sampler::mix;
 use super::scene;
 use super::solvers::five_point;
 use super::unique::Unique;
-use super::{rotation, Estimation, Reason, RelativeProblem, Sight};
+use super::{calibration, rotation, Estimation, Reason, RelativeProblem, Sight};
 use crate::geometry::{Pose, Rigid, Vector};
 use crate::params::AcceptanceParams;
 use crate::status::Status;
@@ -22,8 +22,12 @@ use nalgebra::{Matrix2x3, Matrix3, Matrix3x2, Matrix6};
 const APART: f64 = 2.0;
 /// Rows whose hits by chance are counted.
 const CHANCE_ROWS: usize = 128;
+/// Thresholds between which features beside an epipolar line are counted.
+const BAND: [f32; 2] = [2.0, 4.0];
 /// Pairs of rows from which a rotation alone is sought.
 const ROTATIONS: u64 = 32;
+/// Reweightings of the plane near most points.
+const PLANES: usize = 5;
 /// Bearings this many thresholds beside a great circle are off it.
 const OFF_CIRCLE: f64 = 2.0;
 
@@ -100,11 +104,6 @@ impl Relative {
         }
     }
 
-    /// The rows that are kept.
-    pub fn kept(&self) -> &[Row] {
-        &self.rows
-    }
-
     /// The same rows by other sights; a row without any is left out.
     pub fn seen_otherwise(&self, sights: impl Fn(usize) -> Option<[Sight; 2]>) -> Self {
         let mut other = Self::with_capacity(self.rows.len());
@@ -116,6 +115,11 @@ impl Relative {
         other
     }
 
+    /// The rows that are kept.
+    pub fn kept(&self) -> &[Row] {
+        &self.rows
+    }
+
     /// The numbers of the rows in single precision: current bearing, reference bearing, tangents of the current,
     /// of the reference (column by column), sum of the thresholds as angles.
     pub fn columns(&self) -> &Columns<19> {
@@ -124,6 +128,39 @@ impl Relative {
 
     fn of<'a>(&'a self, rows: &'a [u32]) -> impl Iterator<Item = &'a Row> + Clone + 'a {
         rows.iter().filter_map(|i| self.rows.get(*i as usize))
+    }
+
+    /// The plane `n . X = 1` of the current view near most points: least squares of inverse depths, reweighted.
+    fn plane(&self, h: &Pose, inliers: &[u32]) -> Option<Vector> {
+        let mut plane: Option<(Vector, f64)> = None;
+        for _ in 0..PLANES {
+            let (mut a, mut v) = (Matrix3::zeros(), Vector::zeros());
+            let (mut total, mut square) = (0.0, 0.0);
+            for row in self.of(inliers) {
+                let b1 = row.current.bearing;
+                let x = h.rotation * b1;
+                let (c, g2) = (row.reference.bearing.dot(&x), row.reference.bearing.dot(&h.translation));
+                let depth = c * g2 - x.dot(&h.translation);
+                let sine2 = 1.0 - c * c;
+                if !(depth > 0.0 && sine2 > 0.0) {
+                    continue;
+                }
+                let inverse = sine2 / depth;
+                let w = plane.map_or(1.0, |(n, variance)| {
+                    let e = inverse - n.dot(&b1);
+                    let g = 1.0 + e * e / variance;
+                    (total, square) = (total + 1.0 / g, square + e * e / g);
+                    1.0 / (g * g)
+                });
+                a += b1 * b1.transpose() * w;
+                v += b1 * (inverse * w);
+            }
+            let n = a.cholesky()?.solve(&v);
+            // The first scale is that of the inverse depths themselves.
+            let variance = if total > 0.0 { 0.5 * square / total } else { 0.1 * n.norm_squared() };
+            plane = Some((n, variance.max(f64::MIN_POSITIVE)));
+        }
+        plane.map(|(n, _)| n)
     }
 
     /// The rotation that explains most rows without a translation, and how many of the rows it does not explain.
@@ -404,16 +441,14 @@ impl Model for Relative {
     fn chance(&self, h: &Pose) -> ([u64; CUTS.len()], u64) {
         let n = self.rows.len();
         let rows = CHANCE_ROWS.min(n);
-        let mut hits = [0; CUTS.len()];
+        let mut hits = 0;
         for k in 0..rows {
-            let i = k * n / rows;
-            let own = self.residual2(h, i);
-            let all = near(self.columns.blocks(), h, &std::array::from_fn(|c| self.columns.at(i, c)));
-            for ((hits, all), cut) in hits.iter_mut().zip(all).zip(CUTS) {
-                *hits += u64::from(all).saturating_sub(u64::from(own < cut));
-            }
+            let own = std::array::from_fn(|c| self.columns.at(k * n / rows, c));
+            hits += u64::from(beside(self.columns.blocks(), h, &own));
         }
-        (hits, rows as u64)
+        // In quarters of the width within a threshold; one more than counted.
+        let width = (BAND[1] - BAND[0]) as u64 * 4 * rows as u64;
+        (CUTS.map(|cut| (4.0 * cut.sqrt()) as u64 * (hits + 1)), width)
     }
 
     fn independent(&self, inliers: &[u32], work: &mut Vec<[i64; 2]>) -> usize {
@@ -447,20 +482,7 @@ impl Model for Relative {
     /// with `m` and `n` exchanged.
     fn twins(&self, h: &Pose, inliers: &[u32], out: &mut Vec<Pose>) {
         let s = h.rotation.transpose() * h.translation;
-        // The plane by least squares of inverse depths.
-        let (mut a, mut v) = (Matrix3::zeros(), Vector::zeros());
-        for row in self.of(inliers) {
-            let b1 = row.current.bearing;
-            let x = h.rotation * b1;
-            let (c, g2) = (row.reference.bearing.dot(&x), row.reference.bearing.dot(&h.translation));
-            let depth = c * g2 - x.dot(&h.translation);
-            let sine2 = 1.0 - c * c;
-            if depth > 0.0 && sine2 > 0.0 {
-                a += b1 * b1.transpose();
-                v += b1 * (sine2 / depth);
-            }
-        }
-        let Some(n) = a.cholesky().map(|a| a.solve(&v)) else { return };
+        let Some(n) = self.plane(h, inliers) else { return };
         let m = s + n * (0.5 * s.norm_squared());
         let (mm, nm) = (m.norm_squared(), 1.0 + n.dot(&m));
         let root = nm * nm - mm * n.norm_squared();
@@ -472,21 +494,23 @@ impl Model for Relative {
         let other = n - m * half;
         let stretch = Matrix3::identity() - other * m.transpose() / (1.0 + m.dot(&other));
         let rotation = (h.rotation + h.translation * n.transpose()) * stretch;
-        let front: f64 = self.of(inliers).map(|row| m.dot(&row.current.bearing)).sum();
-        let translation = rotation * other * front.signum();
-        // The rotation is one but for rounding.
+        // The rotation is one but for rounding. Which way the translation goes is told by what is in front.
         let rotation = rotation * (Matrix3::identity() * 1.5 - rotation.transpose() * rotation * 0.5);
-        if let Some(translation) = translation.try_normalize(1e-12) {
-            out.push(Pose { rotation, translation });
+        if let Some(translation) = (rotation * other).try_normalize(1e-12) {
+            out.extend([translation, -translation].map(|translation| Pose { rotation, translation }));
         }
+    }
+
+    fn miscalibrated(&self, best: &Refined<Pose>, refiner: &mut Refiner) -> Option<(Status, Reason)> {
+        let fault = calibration::fault(self, &best.hypothesis, refiner);
+        fault.map(|reason| (Status::BadInput, reason))
     }
 
     fn pose(&self, h: &Pose) -> Rigid {
         h.to_rigid()
     }
 
-    fn twofold(&self, share: f64) -> (Status, Reason) {
-        let _ = share;
+    fn twofold(&self, _: f64) -> (Status, Reason) {
         (Status::Ambiguous, Reason::Planar)
     }
 
@@ -577,21 +601,21 @@ fn sampson(r: &[[f32; 3]; 3], t: &[f32; 3], row: &[f32; 19]) -> (bool, f32, f32)
     (front, e * e, q2)
 }
 
-/// How many features of the reference view agree with a feature of the current one, for each of [`CUTS`].
+/// How many features of the reference view are in the bands beside the epipolar line of a feature of the current
+/// one.
 #[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw", "x86_64+avx2"))]
-fn near(blocks: &[[[f32; LANES]; 19]], pose: &Pose, own: &[f32; 19]) -> [u32; CUTS.len()] {
+fn beside(blocks: &[[[f32; LANES]; 19]], pose: &Pose, own: &[f32; 19]) -> u32 {
     let (r, t) = single(pose);
-    let mut counts = [[0u32; LANES]; CUTS.len()];
+    let [inner, outer] = BAND.map(|width| width * width);
+    let mut counts = [0u32; LANES];
     for c in blocks {
         for l in 0..LANES {
             // The current view is the one given, the reference that of the row.
             let of_reference = |k: usize| matches!(k, 3..=5 | 12..=18);
             let row: [f32; 19] = std::array::from_fn(|k| if of_reference(k) { c[k][l] } else { own[k] });
             let (front, e, q) = sampson(&r, &t, &row);
-            for (counts, cut) in counts.iter_mut().zip(CUTS) {
-                counts[l] += u32::from(front & (e < q * cut as f32));
-            }
+            counts[l] += u32::from(front & (e >= q * inner) & (e < q * outer));
         }
     }
-    counts.map(|lanes| lanes.iter().sum())
+    counts.iter().sum()
 }

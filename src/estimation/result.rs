@@ -118,6 +118,9 @@ pub enum Reason {
     /// The calibration is wrong: another focal length explains the rows better.
     #[error("intrinsics: the rows fit better with {0:.3} of the focal length")]
     Intrinsics(f64),
+    /// The calibration is wrong: another principal point explains the rows better.
+    #[error("principal_point: the rows fit better with one {0:.3} focal lengths away")]
+    PrincipalPoint(f64),
     /// A coordinate or an angle is not fixed by the inliers.
     #[error(
         "unconstrained: standard deviation {translation:.3} m, {rotation:.4} rad in the weakest direction"
