@@ -13,7 +13,7 @@ constexpr double CLOSE = 1e-8;
 struct Nodes {
     double at[DEGREE + 1][DEGREE + 1];
 
-    constexpr Nodes() : at() {
+    __device__ constexpr Nodes() : at() {
         for (u32 i = 0; i <= DEGREE; ++i) {
             at[i][0] = 1.0;
             for (u32 k = 1; k <= i; ++k) at[i][k] = at[i][k - 1] * (double)(i + 1 - k) / (double)(DEGREE + 1 - k);
