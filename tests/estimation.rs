@@ -354,7 +354,7 @@ fn a_plane_gives_an_absolute_pose_or_is_ambiguous() {
         "small plane",
         23,
         |rng| {
-            let camera = Pinhole { focal: 6000.0, ..CAMERA };
+            let camera = Pinhole { focal: 60_000.0, ..CAMERA };
             let (rows, truth) = absolute_rows(rng, &camera, 60, 0.2, 1.0, Shape::Plane(0.3));
             (rows, truth)
         },

@@ -18,6 +18,8 @@ use crate::status::Status;
 const LIKELY: f64 = 25.0;
 /// of which one row counts for no more than so many.
 const ROW: f64 = 9.0;
+/// Standard deviations of a number of mismatches that are allowed for.
+const SURE: f64 = 3.0;
 /// A line or a rotation is named as the reason if fewer than this share of the inliers are beside it.
 const COMMON: f64 = 0.2;
 /// Two minima so many standard deviations apart are different poses.
@@ -40,6 +42,8 @@ pub(crate) struct Judge<H> {
     covariance: Option<[Delta; MOST_UNKNOWNS]>,
     /// Of a number of the residual of a match.
     variance: f64,
+    /// Rows within the threshold by chance.
+    mismatches: f64,
 }
 
 /// The rows and what may be spent.
@@ -70,6 +74,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
             cells: Vec::with_capacity(n),
             covariance: None,
             variance: 1.0,
+            mismatches: 0.0,
         }
     }
 
@@ -168,6 +173,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
         // Mismatches within the threshold; the estimate of what they are allowed to be is above that.
         let (hits, sets) = model.chance(&best.hypothesis);
         let mismatches = hits[0] as f64 / sets.max(1) as f64;
+        self.mismatches = mismatches;
         let softened = soften(model, &best.hypothesis, &self.inliers, mismatches);
         self.covariance = None;
         if let Some(found) = softened {
@@ -332,7 +338,9 @@ impl<H: Copy + Send + Sync> Judge<H> {
         let versus = Versus::new(model, &best.hypothesis, &other.hypothesis, variance);
         // Most inliers are those of both: which pose is right is told by how well it fits.
         let shares = 2 * versus.only_pose < self.inliers.len();
-        let likely = versus.gain < LIKELY;
+        // Mismatches that lie within the threshold by chance may be more for one of two poses than for the other.
+        let by_chance = self.mismatches + SURE * self.mismatches.sqrt();
+        let likely = versus.gain < LIKELY + ROW * by_chance;
         let (pose, rival) = (model.pose(&best.hypothesis), model.pose(&other.hypothesis));
         if likely && shares {
             let [translation, rotation] = model.limits(acceptance);

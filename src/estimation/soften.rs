@@ -8,8 +8,10 @@ use super::model::{Delta, Residuals, MOST_UNKNOWNS};
 use super::refine::{inverse, solve};
 use std::f64::consts::{PI, TAU};
 
-/// Steps; each begins near the end.
-const STEPS: usize = 6;
+/// Steps at most.
+const STEPS: usize = 20;
+/// The variance changes by less than this share of it at the end.
+const SETTLED: f64 = 1e-3;
 /// At least this share of the inliers are matches.
 const MATCHES: f64 = 0.1;
 /// Residuals are not known to be smaller than this share of the threshold.
@@ -61,7 +63,11 @@ pub(crate) fn soften<M: Residuals>(
     for _ in 0..STEPS {
         let sums = sums(model, &h, inliers, variance, matches, even);
         h = model.step(&h, &solve(M::UNKNOWNS, &sums.information, &sums.gradient, 0.0)?);
+        let last = variance;
         variance = (sums.weighted / (numbers * sums.weight)).max(FINEST * FINEST);
+        if (variance - last).abs() < SETTLED * last {
+            break;
+        }
     }
     let s = sums(model, &h, inliers, variance, matches, even);
     let count = numbers * s.weight;
