@@ -8,7 +8,7 @@
 
 use crate::estimation::absolute::{Absolute, Row};
 use crate::estimation::model::{Delta, Footing, Linear, Model, Residuals, CUTS, MOST_UNKNOWNS};
-use crate::estimation::refine::Refiner;
+use crate::estimation::refine::{inverse, Refiner};
 use crate::estimation::{rotation, scene, AbsoluteProblem, Estimation, Intrinsics, Reason};
 use crate::geometry::{Pose, Rigid, Vector};
 use crate::status::Status;
@@ -19,6 +19,12 @@ use std::marker::PhantomData;
 const CHANCE_POINTS: usize = 32;
 /// The inliers lie in a plane if they are within this share of their extent from it.
 const PLANAR: f64 = 0.05;
+/// Reweightings of the plane through most points.
+const PLANES: usize = 6;
+/// Noise of a residual, in thresholds, where it is asked what points of a plane tell.
+const NOISE: f64 = 0.25;
+/// A focal length with a larger relative standard deviation is open.
+const OPEN: f64 = 0.02;
 /// Focal lengths beyond this many nominal ones, or below one over it, are none.
 const FOCAL: f64 = 30.0;
 
@@ -245,6 +251,43 @@ impl<K: Kind> Scene<K> {
         pose
     }
 
+    /// How many inliers are beside the plane through most of them, if those in it leave the focal length open: a
+    /// wall seen straight.
+    fn beside_plane(&self, h: &View, inliers: &[u32]) -> Option<usize> {
+        let seen: Vec<(u32, Vector)> = inliers
+            .iter()
+            .filter_map(|i| Some((*i, h.pose.apply(&self.base.kept().get(*i as usize)?.point))))
+            .collect();
+        let mut plane = scene::scatter(seen.iter().map(|(_, x)| (1.0, *x)))?;
+        let unit = PLANAR * plane.values[0].sqrt();
+        let distance =
+            |plane: &scene::Scatter, x: &Vector| plane.axes[2].dot(&(x - plane.centroid)).abs() / unit;
+        for _ in 0..PLANES {
+            // Reweighted, so that a few points off the plane do not tilt it.
+            let last = plane;
+            plane = scene::scatter(seen.iter().map(|(_, x)| {
+                let r = distance(&last, x);
+                (1.0 / ((1.0 + r * r) * (1.0 + r * r)), *x)
+            }))?;
+        }
+        let mut information = [[0.0; MOST_UNKNOWNS]; MOST_UNKNOWNS];
+        let mut beside = 0;
+        for (i, x) in &seen {
+            if distance(&plane, x) > 1.0 {
+                beside += 1;
+                continue;
+            }
+            let Some(linear) = self.linear(h, *i as usize) else { continue };
+            for j in &linear.j {
+                for (row, a) in information.iter_mut().zip(j) {
+                    row.iter_mut().zip(j).for_each(|(cell, b)| *cell += a * b);
+                }
+            }
+        }
+        let deviation = inverse(Self::UNKNOWNS, &information).map(|c| c[6][6].max(0.0).sqrt() * NOISE);
+        deviation.is_none_or(|deviation| !(deviation < OPEN * h.focal)).then_some(beside)
+    }
+
     /// The inliers lie in a plane.
     fn is_planar(&self, h: &View, inliers: &[u32]) -> bool {
         let [first, _, last] = self.base.spread(&h.pose, inliers);
@@ -411,7 +454,12 @@ impl<K: Kind> Model for Scene<K> {
         if K::UPRIGHT {
             return [None, None];
         }
-        self.base.footings(&h.pose, inliers, refiner)
+        let [line, _] = self.base.footings(&h.pose, inliers, refiner);
+        let beside = if Self::IN_PIXELS { self.beside_plane(h, inliers) } else { None };
+        let lacking = (Status::Degenerate, Reason::Planar);
+        // Focal length and distortion can be made to fit as many rows as they are.
+        let plane = beside.map(|rows| Footing { rows, fitted: Self::UNKNOWNS - 6, lacking });
+        [line, plane]
     }
 
     fn twins(&self, h: &View, inliers: &[u32], out: &mut Vec<View>) {
