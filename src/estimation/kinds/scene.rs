@@ -106,6 +106,9 @@ pub(crate) struct Scene<K> {
     kind: PhantomData<K>,
 }
 
+/// A residual, its derivative by the point, and those by focal length and distortion.
+type Projected = (Vector2<f64>, Matrix2x3<f64>, [Vector2<f64>; 2]);
+
 /// A point where a camera sees it.
 struct Seen {
     residual: Vector2<f64>,
@@ -213,12 +216,7 @@ impl<K: Kind> Scene<K> {
     }
 
     /// Residual of a pixel, derivatives by the point, and by focal length and distortion.
-    fn project(
-        &self,
-        h: &View,
-        x: &Vector,
-        image: &Image,
-    ) -> Option<(Vector2<f64>, Matrix2x3<f64>, [Vector2<f64>; 2])> {
+    fn project(&self, h: &View, x: &Vector, image: &Image) -> Option<Projected> {
         (x.z > 0.0).then_some(())?;
         let ideal = x.xy() / x.z;
         let u = ideal * h.focal;
