@@ -169,7 +169,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
     for (args, part) in [
         ("--n 0", "--n 0: from 1 to 32768"),
         ("--outliers 1.5", "--outliers 1.5: a share from 0 to 1"),
-        ("--table degenerate --kind nothing", "--kind nothing: not one of behind, bearings_on_line"),
+        ("--table degenerate --kind nothing", "--kind nothing: not one of bearings_on_line, behind"),
         ("--table degenerate --kind behind --problem relative", "nothing is left to measure"),
         ("--set camera.nothing=1 --n 10 --instances 1", "camera.nothing"),
         ("--dump /proc/nothing --n 10 --instances 1", "/proc/nothing"),

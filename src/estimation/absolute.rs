@@ -3,6 +3,7 @@
 //! A hypothesis is `camera_t_target` for points about their centre, `X = R p + t`. Unknowns of a refinement: shift
 //! of the centre of the camera, turn of the camera, both in the optical frame: `X' = exp(-w) (X - d)`.
 
+use super::calibration::{BORDER, RADIAL_OFF};
 use super::columns::{gain, single, Columns, LANES};
 use super::model::{Delta, Footing, Linear, Model, Residuals, CUTS, MOST_UNKNOWNS};
 use super::refine::{inverse, Effort, Refined, Refiner};
@@ -216,26 +217,51 @@ impl Residuals for Absolute {
     }
 }
 
-/// What a calibration is off by: `X' = (x + a z, y + b z, s z)` has the scale `s` of the focal length and the
-/// shift `a`, `b` of the principal point, in focal lengths.
+/// What a calibration is off by: `X' = (x + a z, y + b z, (s + k q) z)`, `q = (x^2 + y^2) / |X|^2`, has the scale
+/// `s` of the focal length, the shift `a`, `b` of the principal point, in focal lengths, and the distortion `k`.
 #[derive(Debug, Clone, Copy)]
 struct Off {
     scale: f64,
     shift: [f64; 2],
+    radial: f64,
 }
 
 impl Off {
     fn apply(&self, x: &Vector) -> Vector {
-        Vector::new(x.x + self.shift[0] * x.z, x.y + self.shift[1] * x.z, x.z * self.scale)
+        let scale = self.scale + self.radial * off_axis2(x);
+        Vector::new(x.x + self.shift[0] * x.z, x.y + self.shift[1] * x.z, x.z * scale)
+    }
+
+    /// The derivative of the third coordinate by the point.
+    fn third(&self, x: &Vector) -> Vector {
+        let (q, per) = (off_axis2(x), self.radial * x.z / x.norm_squared());
+        let beside = 2.0 * (1.0 - q) * per;
+        Vector::new(beside * x.x, beside * x.y, self.scale + self.radial * q - 2.0 * per * x.z * q)
     }
 }
 
-/// The same rows with the calibration among the unknowns: the focal length, or the principal point too.
-struct Calibrating<'a, const CENTRE: bool>(&'a Absolute);
+/// Square of the sine of the angle between a point and the optical axis.
+fn off_axis2(x: &Vector) -> f64 {
+    (x.x * x.x + x.y * x.y) / x.norm_squared()
+}
 
-impl<const CENTRE: bool> Residuals for Calibrating<'_, CENTRE> {
+/// The focal length is sought.
+const FOCAL: u8 = 0;
+/// The principal point too.
+const CENTRE: u8 = 1;
+/// The distortion too.
+const RADIAL: u8 = 2;
+
+/// The same rows with the calibration among the unknowns.
+struct Calibrating<'a, const SOUGHT: u8>(&'a Absolute);
+
+impl<const SOUGHT: u8> Residuals for Calibrating<'_, SOUGHT> {
     type Hypothesis = (Pose, Off);
-    const UNKNOWNS: usize = if CENTRE { 9 } else { 7 };
+    const UNKNOWNS: usize = match SOUGHT {
+        CENTRE => 9,
+        RADIAL => 8,
+        _ => 7,
+    };
     const NUMBERS: usize = 2;
 
     fn rows(&self) -> usize {
@@ -257,29 +283,42 @@ impl<const CENTRE: bool> Residuals for Calibrating<'_, CENTRE> {
         let (r, by_point) = row.project(&off.apply(&x))?;
         let j = [0, 1].map(|k| {
             let a = by_point.row(k);
-            let along = a[0] * off.shift[0] + a[1] * off.shift[1] + a[2] * off.scale;
-            let [d0, d1, d2, w0, w1, w2] = by_pose(&Vector::new(a[0], a[1], along), &x);
-            padded([d0, d1, d2, w0, w1, w2, a[2] * x.z, a[0] * x.z, a[1] * x.z])
+            let along = a[0] * off.shift[0] + a[1] * off.shift[1];
+            let by_x = Vector::new(a[0], a[1], along) + off.third(&x) * a[2];
+            let [d0, d1, d2, w0, w1, w2] = by_pose(&by_x, &x);
+            let by_scale = a[2] * x.z;
+            match SOUGHT {
+                RADIAL => padded([d0, d1, d2, w0, w1, w2, by_scale, by_scale * off_axis2(&x), 0.0]),
+                _ => padded([d0, d1, d2, w0, w1, w2, by_scale, a[0] * x.z, a[1] * x.z]),
+            }
         });
         Some(Linear { r, j })
     }
 
     fn step(&self, (pose, off): &(Pose, Off), delta: &Delta) -> (Pose, Off) {
-        let shift = [off.shift[0] + delta[7], off.shift[1] + delta[8]];
-        (moved(pose, delta), Off { scale: off.scale + delta[6], shift })
+        let mut off = *off;
+        off.scale += delta[6];
+        match SOUGHT {
+            RADIAL => off.radial += delta[7],
+            _ => (0..2).for_each(|k| off.shift[k] += delta[7 + k]),
+        }
+        (moved(pose, delta), off)
     }
 
     fn difference(&self, from: &(Pose, Off), to: &(Pose, Off)) -> Delta {
         let [d0, d1, d2, w0, w1, w2] = between(&from.0, &to.0);
-        let shift = [0, 1].map(|k| to.1.shift[k] - from.1.shift[k]);
-        padded([d0, d1, d2, w0, w1, w2, to.1.scale - from.1.scale, shift[0], shift[1]])
+        let [a, b] = match SOUGHT {
+            RADIAL => [to.1.radial - from.1.radial, 0.0],
+            _ => [0, 1].map(|k| to.1.shift[k] - from.1.shift[k]),
+        };
+        padded([d0, d1, d2, w0, w1, w2, to.1.scale - from.1.scale, a, b])
     }
 }
 
-impl<const CENTRE: bool> Calibrating<'_, CENTRE> {
+impl<const SOUGHT: u8> Calibrating<'_, SOUGHT> {
     /// What the calibration is off by, if the rows say so beyond doubt.
     fn fault(&self, best: &Pose, refiner: &mut Refiner) -> Option<Reason> {
-        let start = (*best, Off { scale: 1.0, shift: [0.0; 2] });
+        let start = (*best, Off { scale: 1.0, shift: [0.0; 2], radial: 0.0 });
         let found = refiner.refine(self, &start, Effort::Final)?;
         let (mut square, mut gain, mut noise2) = (0.0, 0.0, 0.0);
         for i in 0..self.rows() {
@@ -291,7 +330,7 @@ impl<const CENTRE: bool> Calibrating<'_, CENTRE> {
         let freedom = (2 * found.inliers).checked_sub(Self::UNKNOWNS).filter(|freedom| *freedom > 0)?;
         let variance = (square / freedom as f64).max(FINEST * FINEST);
         let inverse = inverse(Self::UNKNOWNS, &found.information)?;
-        let Off { scale, shift } = found.hypothesis.1;
+        let Off { scale, shift, radial } = found.hypothesis.1;
         let wrong = |off: f64, least: f64, k: usize| {
             off.abs() > least && off.abs() > SIGMAS * (inverse[k][k] * variance).sqrt()
         };
@@ -302,7 +341,10 @@ impl<const CENTRE: bool> Calibrating<'_, CENTRE> {
             // A longer focal length has nearer depths.
             return Some(Reason::Intrinsics(1.0 / scale));
         }
-        let is_shifted = CENTRE && (0..2).any(|k| wrong(shift[k], CENTRE_OFF, 7 + k));
+        if SOUGHT == RADIAL && wrong(radial, RADIAL_OFF / BORDER, 7) {
+            return Some(Reason::Intrinsics(1.0 / (scale + radial * BORDER)));
+        }
+        let is_shifted = SOUGHT == CENTRE && (0..2).any(|k| wrong(shift[k], CENTRE_OFF, 7 + k));
         is_shifted.then(|| Reason::PrincipalPoint((shift[0] * shift[0] + shift[1] * shift[1]).sqrt()))
     }
 }
@@ -405,8 +447,10 @@ impl Model for Absolute {
 
     /// Refined with the calibration free.
     fn miscalibrated(&self, best: &Refined<Pose>, refiner: &mut Refiner) -> Option<(Status, Reason)> {
-        let focal = Calibrating::<false>(self).fault(&best.hypothesis, refiner);
-        let fault = focal.or_else(|| Calibrating::<true>(self).fault(&best.hypothesis, refiner));
+        let pose = &best.hypothesis;
+        let fault = Calibrating::<FOCAL>(self).fault(pose, refiner);
+        let fault = fault.or_else(|| Calibrating::<CENTRE>(self).fault(pose, refiner));
+        let fault = fault.or_else(|| Calibrating::<RADIAL>(self).fault(pose, refiner));
         fault.map(|reason| (Status::BadInput, reason))
     }
 

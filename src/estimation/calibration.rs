@@ -9,9 +9,9 @@ use crate::geometry::{Pose, Vector};
 /// A focal length that fits better is told if it differs by more than this share,
 const FOCAL_OFF: f64 = 0.05;
 /// a distortion if it moves the border of a view of 60 degrees by this share of its angle,
-const RADIAL_OFF: f64 = 0.02;
+pub(super) const RADIAL_OFF: f64 = 0.02;
 /// Square of the sine of half of that view.
-const BORDER: f64 = 0.25;
+pub(super) const BORDER: f64 = 0.25;
 /// and both by so many standard deviations.
 const SIGMAS: f64 = 5.0;
 /// Residuals are not known to be smaller than this share of the threshold.

@@ -277,6 +277,9 @@ impl<H: Copy + Send + Sync> Judge<H> {
         model.twins(&best.hypothesis, &self.inliers, &mut self.twins);
         self.twins.extend(consensus.candidates.iter().filter(strong).map(|candidate| candidate.hypothesis));
         self.meet_all(model, consensus, (best, variance), task, out);
+        if out.status == Status::Ok && model.is_twofold(&best.hypothesis, &self.inliers) {
+            (out.status, out.reason) = model.twofold(1.0);
+        }
         // Among the rows that the pose does not explain.
         let rest = model.rows() - self.inliers.len();
         let sought = (share * self.inliers.len() as f64).ceil() as usize;

@@ -95,6 +95,11 @@ pub(crate) trait Model: Residuals {
     fn footings(&self, h: &Self::Hypothesis, inliers: &[u32], refiner: &mut Refiner) -> [Option<Footing>; 2];
     /// Starts for poses that could explain the inliers as well.
     fn twins(&self, h: &Self::Hypothesis, inliers: &[u32], out: &mut Vec<Self::Hypothesis>);
+    /// The inliers leave two poses open, whatever they say of each: the pose is not to be trusted.
+    fn is_twofold(&self, h: &Self::Hypothesis, inliers: &[u32]) -> bool {
+        let _ = (h, inliers);
+        false
+    }
     /// Writes what was found, in the frames of the caller: pose, and covariance from that of the unknowns, row
     /// by row. Returns the standard deviations of the weakest direction: translation m, rotation rad.
     fn report(&self, h: &Self::Hypothesis, covariance: &[Delta], out: &mut Estimation) -> [f64; 2];

@@ -144,9 +144,8 @@ impl Refiner {
                 for a in 0..M::UNKNOWNS {
                     let wj = w * j[a];
                     s.gradient[a] += wj * r;
-                    for b in 0..=a {
-                        s.information[a][b] += wj * j[b];
-                    }
+                    let row = s.information[a].iter_mut().zip(j).take(a + 1);
+                    row.for_each(|(sum, j)| *sum += wj * j);
                 }
             }
         }

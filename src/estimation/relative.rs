@@ -26,6 +26,8 @@ const CHANCE_ROWS: usize = 128;
 const BAND: [f32; 2] = [2.0, 4.0];
 /// Pairs of rows from which a rotation alone is sought.
 const ROTATIONS: u64 = 32;
+/// The other pose of a plane is possible if it has this share of the inliers within the threshold.
+const TWOFOLD: f64 = 0.9;
 /// Reweightings of the plane near most points.
 const PLANES: usize = 5;
 /// Bearings this many thresholds beside a great circle are off it.
@@ -499,6 +501,16 @@ impl Model for Relative {
         if let Some(translation) = (rotation * other).try_normalize(1e-12) {
             out.extend([translation, -translation].map(|translation| Pose { rotation, translation }));
         }
+    }
+
+    /// Mismatches within the threshold may pull the better fit to the wrong one of two poses that see a plane
+    /// move in the same way.
+    fn is_twofold(&self, h: &Pose, inliers: &[u32]) -> bool {
+        let mut twins = Vec::with_capacity(2);
+        self.twins(h, inliers, &mut twins);
+        let explained =
+            |twin: &Pose| inliers.iter().filter(|i| self.residual2(twin, **i as usize) < 1.0).count();
+        twins.iter().any(|twin| explained(twin) as f64 >= TWOFOLD * inliers.len() as f64)
     }
 
     fn miscalibrated(&self, best: &Refined<Pose>, refiner: &mut Refiner) -> Option<(Status, Reason)> {

@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_logarithm_gives_back_the_vector() {
-        for angle in [0.0, 1e-12, 1e-7, 1e-4, 0.3, 2.0, 3.1, 3.14159, std::f64::consts::PI - 1e-9] {
+        for angle in [0.0, 1e-12, 1e-7, 1e-4, 0.3, 2.0, 3.1, std::f64::consts::PI - 1e-9] {
             for axis in [Vector::x(), -Vector::y(), Vector::new(0.6, -0.48, 0.64)] {
                 let w = axis * angle;
                 let r = exp(&w);

@@ -121,9 +121,10 @@ fn sums<M: Residuals>(
             for a in 0..M::UNKNOWNS {
                 let wj = w * j[a];
                 s.gradient[a] += wj * r;
-                for b in 0..M::UNKNOWNS {
-                    s.information[a][b] += wj * j[b];
-                    s.squared[a][b] += w * wj * j[b];
+                let rows = s.information[a].iter_mut().zip(&mut s.squared[a]);
+                for ((sum, squared), j) in rows.zip(j).take(M::UNKNOWNS) {
+                    *sum += wj * j;
+                    *squared += w * wj * j;
                 }
             }
         }

@@ -166,7 +166,7 @@ impl Triangulator {
         (problem, solver): (&problems::Problem, &Solver),
     ) {
         debug_assert!(views <= MOST_VIEWS);
-        let chosen: Vec<(_, &Track, _, _)> = tracks
+        let chosen: Vec<_> = tracks
             .iter()
             .enumerate()
             .filter(|(_, track)| track.rows.len() == views)

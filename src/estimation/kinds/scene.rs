@@ -106,6 +106,9 @@ pub(crate) struct Scene<K> {
     kind: PhantomData<K>,
 }
 
+/// A residual, its derivative by the point, and those by focal length and distortion.
+type Projected = (Vector2<f64>, Matrix2x3<f64>, [Vector2<f64>; 2]);
+
 /// A point where a camera sees it.
 struct Seen {
     residual: Vector2<f64>,
@@ -118,9 +121,6 @@ struct Seen {
     /// Derivatives of the residual by focal length and distortion.
     by_camera: [Vector2<f64>; 2],
 }
-
-/// Residual of a pixel, its derivative by the point, and by focal length and distortion.
-type Projected = (Vector2<f64>, Matrix2x3<f64>, [Vector2<f64>; 2]);
 
 impl<K: Kind> Scene<K> {
     const IN_PIXELS: bool = matches!(K::BESIDE, Beside::Focal | Beside::FocalRadial);
