@@ -45,15 +45,13 @@ fn planted_poses_are_found_trusted_and_exact() {
     }
 }
 
-/// Wrong calibrations that are not always seen: a shift of the principal point looks like a turn, and two views
-/// of a camera with another focal length or with distortion nearly like those of a calibrated one.
-const NOT_ALWAYS_SEEN: [(&str, &str); 6] = [
-    ("absolute", "center_off"),
-    ("absolute", "distortion_ignored"),
+/// What is not always seen: two views of a camera with another focal length or with distortion look nearly like
+/// those of a calibrated one; and a few wrong poses of a thousand where all points are in small clusters.
+const NOT_ALWAYS_SEEN: [(&str, &str); 4] = [
+    ("absolute", "clusters"),
     ("relative", "focal_10"),
     ("relative", "focal_30"),
     ("relative", "distortion_ignored"),
-    ("relative", "mirrored"),
 ];
 
 #[test]

@@ -118,7 +118,7 @@ fn exact_rows_give_an_exact_pose() {
         let (rotation, translation) = errors(&e.target_t_source.expect("a pose"), &truth);
         assert!(rotation < 1e-7 && translation < 1e-7, "{rotation} {translation}");
         // A mismatch near its epipolar line by chance cannot be told, and pulls.
-        let (rows, truth) = relative_rows(&mut rng, &CAMERA, 100, 0.0, 0.0, Shape::Deep, 1.0);
+        let (rows, truth) = relative_rows(&mut rng, &CAMERA, 100, 0.0, 0.0, Shape::Deep, 2.0);
         let e = bench.relative(&rows);
         assert_eq!(e.status, Status::Ok, "{}", e.reason);
         let (rotation, direction) = errors(&e.target_t_source.expect("a pose"), &truth);

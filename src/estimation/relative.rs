@@ -27,7 +27,7 @@ const BAND: [f32; 2] = [2.0, 4.0];
 /// Pairs of rows from which a rotation alone is sought.
 const ROTATIONS: u64 = 32;
 /// The other pose of a plane is possible if it has this share of the inliers within the threshold.
-const TWOFOLD: f64 = 0.9;
+const TWOFOLD: f64 = 0.97;
 /// Reweightings of the plane near most points.
 const PLANES: usize = 5;
 /// Bearings this many thresholds beside a great circle are off it.
