@@ -480,7 +480,7 @@ mod tests {
         assert_eq!((value(node, "category"), value(node, "input")), ("ok", "correspondences_3d3d"));
         let refused = [node, points, sights].map(|status| value(status, "refused.layout"));
         assert_eq!(refused, ["1", "0", "1"]);
-        assert!(value(points, "stage_us.fog") != "" && value(sights, "stage_us.search") != "");
+        assert!(!value(points, "stage_us.fog").is_empty() && !value(sights, "stage_us.search").is_empty());
         state.deciding = Input::Sights2d3d;
         assert_eq!(state.category(now), Status::BadInput);
     }
