@@ -1,13 +1,13 @@
 //! Where samples are solved and their poses scored: on the CPU, or on the GPU where it works.
 
-use super::model::{Model, Scored, Search, Stop};
+use super::model::{Model, Scored, Search};
 use super::search::CpuSearch;
 use crate::geometry::Pose;
 use crate::gpu::device::DeviceMemory;
 use crate::gpu::fallback::{self, BackendError, Faults, Made, Next};
 use crate::gpu::GpuError;
 use crate::params::Params;
-use crate::registration::lanes::Deadline;
+use crate::registration::lanes::{Deadline, Stop};
 use std::sync::Arc;
 
 #[cfg(feature = "cuda")]

@@ -3,12 +3,12 @@
 //! Local optimisation after Chum, Matas, Kittler, "Locally Optimized RANSAC", DAGM 2003: the best hypotheses of a
 //! round are refined over all rows.
 
-use super::model::{Delta, Model, Scored, Search, Stop};
+use super::model::{Delta, Model, Scored, Search};
 use super::refine::{Effort, Refined, Refiner};
 use super::result::StageTimes;
 use super::sampler::Sampler;
 use crate::params::{CameraParams, Sampling};
-use crate::registration::lanes::Deadline;
+use crate::registration::lanes::{Deadline, Stop};
 use std::time::Instant;
 
 /// Most samples of a round.

@@ -4,13 +4,13 @@
 //! other pose comes near. See also `registration::acceptance`.
 
 use super::consensus::{apart, squared_length, Clock, Consensus, Goal, SAME};
-use super::model::{Delta, Model, Search, Stop, CUTS, MOST_UNKNOWNS};
+use super::model::{Delta, Model, Search, CUTS, MOST_UNKNOWNS};
 use super::refine::{Effort, Refined};
 use super::soften::soften;
 use super::{Estimation, Reason};
 use crate::params::Params;
 use crate::registration::acceptance::log10_poisson_tail;
-use crate::registration::lanes::Deadline;
+use crate::registration::lanes::{Deadline, Stop};
 use crate::registration::RunnerUp;
 use crate::status::Status;
 

@@ -3,10 +3,9 @@
 use super::refine::{Refined, Refiner};
 use super::{Estimation, Reason};
 use crate::geometry::Rigid;
-use crate::gpu::GpuError;
 use crate::params::AcceptanceParams;
 use crate::registration::acceptance::CLUTTER;
-use crate::registration::lanes::{Deadline, OverBudget};
+use crate::registration::lanes::{Deadline, Stop};
 use crate::status::Status;
 
 /// Most unknowns of a problem.
@@ -165,27 +164,6 @@ impl<H> Scored<H> {
     /// The smaller the better.
     pub fn rank(&self) -> (std::cmp::Reverse<u32>, u32) {
         (std::cmp::Reverse(self.score), self.slot)
-    }
-}
-
-/// Why an estimation stops before its end.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Stop {
-    /// The time budget was spent.
-    OverBudget,
-    /// The GPU failed.
-    Fault(GpuError),
-}
-
-impl From<OverBudget> for Stop {
-    fn from(_: OverBudget) -> Self {
-        Self::OverBudget
-    }
-}
-
-impl From<GpuError> for Stop {
-    fn from(error: GpuError) -> Self {
-        Self::Fault(error)
     }
 }
 

@@ -8,11 +8,11 @@
 
 use super::absolute::{Absolute, Row};
 use super::kinds::library;
-use super::model::{Residuals, Scored, Search, Stop};
+use super::model::{Residuals, Scored, Search};
 use super::search::CpuSearch;
 use crate::geometry::{Pose, Vector};
 use crate::homotopy::{problems, Backend, Solver};
-use crate::registration::lanes::Deadline;
+use crate::registration::lanes::{Deadline, Stop};
 use nalgebra::{Complex, Matrix3, Quaternion, SMatrix, UnitQuaternion};
 use std::sync::Arc;
 

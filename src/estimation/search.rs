@@ -1,7 +1,7 @@
 //! Samples solved and hypotheses scored on the CPU: the reference that every other backend must reproduce.
 
-use super::model::{Model, Scored, Search, Stop, SLOTS};
-use crate::registration::lanes::{Deadline, Lanes};
+use super::model::{Model, Scored, Search, SLOTS};
+use crate::registration::lanes::{Deadline, Lanes, Stop};
 use std::sync::Arc;
 
 /// Samples that a thread takes at a time.

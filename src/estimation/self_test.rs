@@ -1,13 +1,13 @@
 //! The self-test at start: samples of small problems must give the same bits on the GPU as on the CPU.
 
 use super::absolute::Absolute;
-use super::model::{Model, Scored, Search, Stop};
+use super::model::{Model, Scored, Search};
 use super::relative::Relative;
 use super::search::CpuSearch;
 use super::{AbsoluteProblem, AbsoluteRow, RelativeProblem, RelativeRow, Sight};
 use crate::geometry::{Point, Pose, Rigid, Vector};
 use crate::gpu::GpuError;
-use crate::registration::lanes::Deadline;
+use crate::registration::lanes::{Deadline, Stop};
 use nalgebra::UnitQuaternion;
 use std::sync::Arc;
 use std::time::Instant;

@@ -5,7 +5,7 @@ use super::cliques::MAX_PER_PIVOT;
 use super::examine;
 use super::findings::{Found, Rival, Summary};
 use super::hypotheses::{Scoring, UNIT};
-use super::lanes::{Deadline, OverBudget};
+use super::lanes::{Deadline, Stop};
 use super::layout::Layout;
 use super::registrar::Backend;
 use super::result::{Reason, Registration, RunnerUp, StageTimes};
@@ -24,27 +24,6 @@ use std::time::Instant;
 const ELSEWHERE: f64 = 2.0;
 /// The rivals are searched from this share of the pivots.
 const RIVALS_SHARE: usize = 4;
-
-/// Why a registration stops before its end.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Stop {
-    /// The time budget was spent.
-    OverBudget,
-    /// The GPU failed.
-    Fault(GpuError),
-}
-
-impl From<OverBudget> for Stop {
-    fn from(_: OverBudget) -> Self {
-        Self::OverBudget
-    }
-}
-
-impl From<GpuError> for Stop {
-    fn from(error: GpuError) -> Self {
-        Self::Fault(error)
-    }
-}
 
 /// A problem on its way.
 #[derive(Clone, Copy)]

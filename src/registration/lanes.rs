@@ -1,6 +1,7 @@
 //! Work shared out to threads without allocation: each thread has a lane with buffers of its own
 //! and takes the next task until none is left.
 
+use crate::gpu::GpuError;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -31,6 +32,27 @@ impl Deadline {
 /// The time budget was spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverBudget;
+
+/// Why a registration or an estimation stops before its end.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stop {
+    /// The time budget was spent.
+    OverBudget,
+    /// The GPU failed.
+    Fault(GpuError),
+}
+
+impl From<OverBudget> for Stop {
+    fn from(_: OverBudget) -> Self {
+        Self::OverBudget
+    }
+}
+
+impl From<GpuError> for Stop {
+    fn from(error: GpuError) -> Self {
+        Self::Fault(error)
+    }
+}
 
 /// The threads that compute, one lane each.
 pub struct Lanes<L> {

@@ -7,7 +7,7 @@ mod tests;
 
 use super::absolute::Absolute;
 use super::columns::Columns;
-use super::model::{Scored, Search, Stop, SLOTS};
+use super::model::{Scored, Search, SLOTS};
 use super::relative::Relative;
 use crate::geometry::{Pose, Vector};
 use crate::gpu::bundle::Bundle;
@@ -15,7 +15,7 @@ use crate::gpu::context::{Context, Kernel, Shape, Start, Stream};
 use crate::gpu::device::DeviceMemory;
 use crate::gpu::GpuError;
 use crate::params::Params;
-use crate::registration::lanes::Deadline;
+use crate::registration::lanes::{Deadline, Stop};
 use memory::{Kept, Memory, Round, EXACT, MOST_KEPT, MOST_SAMPLES};
 use nalgebra::Matrix3;
 use std::ffi::c_void;

@@ -1,11 +1,11 @@
 //! Samples solved by homotopy continuation, all of a round in one call, and scored on the CPU.
 
-use crate::estimation::model::{Model, Scored, Search, Stop, SLOTS};
+use crate::estimation::model::{Model, Scored, Search, SLOTS};
 use crate::estimation::search::CpuSearch;
 use crate::estimation::solvers::Homotopy;
 use crate::homotopy::problems::{self, Geometry, Problem};
 use crate::homotopy::{Arithmetic, Backend, Settings, Solver};
-use crate::registration::lanes::Deadline;
+use crate::registration::lanes::{Deadline, Stop};
 use rayon::prelude::*;
 use std::sync::Arc;
 
