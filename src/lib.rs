@@ -12,6 +12,7 @@
 #![warn(missing_docs)]
 
 pub mod estimation;
+pub mod features;
 pub mod figure;
 pub mod geometry;
 pub mod gpu;

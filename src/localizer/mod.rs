@@ -15,10 +15,12 @@
 mod cameras;
 mod channel;
 mod covariance;
+pub mod dense;
 mod found;
 mod frame;
 mod initial_pose;
 mod input;
+pub mod map;
 mod per_input;
 mod queue;
 mod stages;
