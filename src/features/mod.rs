@@ -6,6 +6,8 @@
 //!
 //! All radii derive from one length, the edge of the voxels ([`Lengths`]).
 
+pub mod matching;
+
 use crate::geometry::{Point, Vector};
 
 /// The lengths of the front end, m.
