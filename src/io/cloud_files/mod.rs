@@ -100,14 +100,20 @@ pub enum CloudError {
 /// # Errors
 /// See [`CloudError`]; a cloud without a usable point is one.
 pub fn read(path: &Path) -> Result<CloudFile, CloudError> {
+    parse(&bytes(path)?)
+}
+
+/// The bytes of a file, to be [parsed](parse).
+///
+/// # Errors
+/// It cannot be read, or is empty.
+pub fn bytes(path: &Path) -> Result<Mmap, CloudError> {
     let file = File::open(path)?;
     if file.metadata()?.len() == 0 {
         return Err(CloudError::NotACloud);
     }
-    // SAFETY: the map is read only and lives in this function only. As with every map of a file, nobody may
-    // shorten it meanwhile.
-    let map = unsafe { Mmap::map(&file)? };
-    parse(&map)
+    // SAFETY: the map is read only. As with every map of a file, nobody may shorten it meanwhile.
+    Ok(unsafe { Mmap::map(&file)? })
 }
 
 /// Reads the bytes of a file.
