@@ -77,6 +77,7 @@ fn made(count: u32) -> Made {
             status,
             estimate: (status == Status::Ok).then_some(Estimate { map_t_base, covariance }),
             relative: None,
+            mode: None,
             correspondences: 1500,
             inliers: if status == Status::Ok { 300 } else { 20 },
             log10_false_alarms: -40.0,

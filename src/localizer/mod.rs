@@ -23,6 +23,7 @@ mod input;
 pub mod map;
 mod per_input;
 mod queue;
+mod scans;
 mod stages;
 mod state;
 #[cfg(test)]
@@ -34,10 +35,13 @@ pub use initial_pose::{InitialPoseError, PoseSample, Prior};
 pub use input::Input;
 pub use per_input::PerInput;
 pub use queue::{Pending, Queue};
+pub use scans::{Mode, StageTimes as ScanTimes};
 pub use stages::Stages;
 pub use state::Missing;
 
 use self::found::Found;
+use self::map::Map;
+use self::scans::Scans;
 use self::state::State;
 use self::transforms::TransformBuffer;
 use crate::estimation::Estimator;
@@ -52,6 +56,7 @@ use std::sync::{Arc, Mutex};
 pub struct Localizer {
     registrar: Registrar,
     estimator: Estimator,
+    scans: Scans,
     state: State,
 }
 
@@ -60,7 +65,7 @@ impl Localizer {
     /// `camera.max_correspondences`.
     pub fn new(params: &Params) -> Result<Self, BackendError> {
         let (registrar, estimator) = (Registrar::new(params)?, Estimator::new(params)?);
-        Ok(Self { registrar, estimator, state: State::new(params) })
+        Ok(Self { registrar, estimator, scans: Scans::new(), state: State::new(params) })
     }
 
     /// Takes new values of the live parameters. Those read at start keep their values, whatever
@@ -87,15 +92,33 @@ impl Localizer {
         self.state.needs(input, cdr, now)
     }
 
+    /// Takes the map that raw clouds are localized in, in place of the one before. What was known of the pose is
+    /// forgotten, the generation goes up.
+    pub fn set_map(&mut self, map: Arc<Map>) {
+        self.scans.set_map(map);
+        self.state.reset();
+    }
+
+    /// The map that raw clouds are localized in.
+    pub fn map(&self) -> Option<&Arc<Map>> {
+        self.scans.map()
+    }
+
+    /// What raw clouds have told of the place.
+    pub fn mode(&self) -> Mode {
+        self.scans.mode()
+    }
+
     /// Localizes by one message (CDR bytes); `now` is the time of the ROS clock.
     pub fn handle(&mut self, input: Input, cdr: &[u8], now: Stamp) -> &Frame {
         let state = &mut self.state;
-        if let Some(mount) = state.prepare(input, cdr, now) {
+        if let Some(mount) = state.prepare(input, cdr, now, self.scans.map().is_some()) {
             let (problems, params) = (&state.problems, &state.params);
             let found: Found = match input {
                 Input::Points3d3d => self.registrar.register(&problems.points, params).into(),
                 Input::Sights2d3d => self.estimator.absolute(&problems.sights, params).into(),
                 Input::Sights2d2d => self.estimator.relative(&problems.pairs, params).into(),
+                Input::Points => self.scans.localize(),
             };
             state.conclude(&found, &mount);
         }
@@ -154,6 +177,7 @@ impl Localizer {
 
     /// Forgets the last accepted pose and the initial pose (`reinitialize_global_localization`).
     pub fn reset(&mut self) {
+        self.scans.reset();
         self.state.reset();
     }
 
@@ -215,7 +239,7 @@ impl Localizer {
     /// What computes the poses of an input: `cpu` or `cuda`.
     pub fn backend(&self, input: Input) -> &'static str {
         match input {
-            Input::Points3d3d => self.registrar.backend(),
+            Input::Points3d3d | Input::Points => self.registrar.backend(),
             Input::Sights2d3d | Input::Sights2d2d => self.estimator.backend(),
         }
     }
@@ -223,7 +247,7 @@ impl Localizer {
     /// Why this backend was chosen.
     pub fn why(&self, input: Input) -> &str {
         match input {
-            Input::Points3d3d => self.registrar.why(),
+            Input::Points3d3d | Input::Points => self.registrar.why(),
             Input::Sights2d3d | Input::Sights2d2d => self.estimator.why(),
         }
     }

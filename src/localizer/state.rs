@@ -208,7 +208,7 @@ impl State {
             return Ok(());
         }
         self.mount(input, cloud.frame, stamp)?;
-        if input == Input::Points3d3d || self.cameras.get(cloud.frame).is_some() {
+        if matches!(input, Input::Points3d3d | Input::Points) || self.cameras.get(cloud.frame).is_some() {
             return Ok(());
         }
         let (frame, little) = (cloud.frame, self.params.input.force_little_endian);
@@ -223,7 +223,7 @@ impl State {
     }
 
     /// Everything before the pose is sought. None: refused, and the frame says why.
-    pub(super) fn prepare(&mut self, input: Input, cdr: &[u8], now: Stamp) -> Option<Mount> {
+    pub(super) fn prepare(&mut self, input: Input, cdr: &[u8], now: Stamp, has_map: bool) -> Option<Mount> {
         let started = Instant::now();
         self.frame.input = input;
         self.count(Counter::Received, 1);
@@ -251,6 +251,9 @@ impl State {
         self.frame.stamp = stamp;
         self.frame.sensor_frame.push_str(cloud.frame);
         self.frame.correspondences = cloud.len();
+        if input == Input::Points && !has_map {
+            return self.refuse(Status::MissingMap, Counter::RefusedMissingMap, "no map has been loaded");
+        }
         let mount = match self.mount(input, cloud.frame, stamp) {
             Ok(mount) => mount,
             Err(error) => return self.refuse(Status::MissingTf, Counter::RefusedMissingTf, &error),
@@ -297,7 +300,9 @@ impl State {
         let odom_t_base = || transforms.lookup(&self.names.odom, &self.names.base, stamp);
         let odom_t_base = match needs_odom {
             true => Some(odom_t_base()?),
-            // An initial pose is carried along where there is odometry.
+            // Raw clouds are accumulated where there is odometry.
+            false if input == Input::Points => odom_t_base().ok(),
+            // An initial pose is carried along there.
             false => self.prior.as_ref().and_then(|_| odom_t_base().ok()),
         };
         Ok(Mount { base_t_sensor, odom_t_base })
@@ -317,6 +322,7 @@ impl State {
             known => Ok(known.and_then(Result::ok)),
         };
         let (dropped, truncated, got, need) = match self.frame.input {
+            Input::Points => return Ok(()),
             Input::Points3d3d => {
                 let rows = &mut problems.points;
                 let dropped = CorrespondenceView::new(cloud, little)?.fill(rows);
@@ -357,7 +363,8 @@ impl State {
             match self.frame.input {
                 Input::Points3d3d => _ = self.problems.points.set_up(sensor_up, Vector::z()),
                 Input::Sights2d3d => self.problems.sights.set_up(sensor_up, Vector::z()),
-                Input::Sights2d2d => {}
+                // Raw clouds look for it themselves.
+                Input::Sights2d2d | Input::Points => {}
             }
         }
     }
@@ -372,7 +379,9 @@ impl State {
         let _ = write!(frame.message, "{}", found.reason);
         let trusted = match found.status {
             Status::Ok => found.target_t_source.map(|pose| (pose, *found.covariance)),
-            Status::Ambiguous if absolute => self.disambiguate(found, mount),
+            Status::Ambiguous if absolute && self.frame.input != Input::Points => {
+                self.disambiguate(found, mount)
+            }
             _ => None,
         };
         let usable = match trusted {
@@ -487,6 +496,8 @@ impl State {
             Status::Degenerate => Some(Counter::RejectedDegenerate),
             Status::Ambiguous => Some(Counter::RejectedAmbiguous),
             Status::LowInliers => Some(Counter::RejectedLowInliers),
+            Status::LowOverlap => Some(Counter::RejectedLowOverlap),
+            Status::Unconfirmed => Some(Counter::RejectedUnconfirmed),
             Status::OverBudget => Some(Counter::RejectedOverBudget),
             Status::GpuFault => Some(Counter::GpuFaults),
             _ => None,

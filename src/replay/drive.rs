@@ -25,7 +25,7 @@ pub fn default_topic(input: Input) -> String {
 
 /// Topic of the calibration of cameras unless another is asked for.
 pub const CAMERA_INFO: &str = "/camera_info";
-/// Type of all correspondences.
+/// Type of all correspondences, and of raw clouds.
 pub const INPUT_TYPE: &str = "sensor_msgs/msg/PointCloud2";
 const CAMERA_INFO_TYPE: &str = "sensor_msgs/msg/CameraInfo";
 /// Type of the transforms.
@@ -45,6 +45,8 @@ pub struct Options {
     pub topic_2d3d: String,
     /// Topic of 2D-2D correspondences.
     pub topic_2d2d: String,
+    /// Topic of raw clouds. The usual one is driven only in a localizer that has a map.
+    pub topic_points: String,
     /// Topic of the calibration of cameras.
     pub camera_info: String,
     /// An answer takes as long as it takes on this machine; what comes meanwhile waits, and of that
@@ -65,6 +67,7 @@ impl Default for Options {
             topic: default_topic(Input::Points3d3d),
             topic_2d3d: default_topic(Input::Sights2d3d),
             topic_2d2d: default_topic(Input::Sights2d2d),
+            topic_points: default_topic(Input::Points),
             camera_info: CAMERA_INFO.to_owned(),
             realtime: false,
             start: 0.0,
@@ -81,6 +84,7 @@ impl Options {
             Input::Points3d3d => &self.topic,
             Input::Sights2d3d => &self.topic_2d3d,
             Input::Sights2d2d => &self.topic_2d2d,
+            Input::Points => &self.topic_points,
         }
     }
 }
@@ -120,13 +124,15 @@ pub fn drive(
     seen: impl FnMut(&FrameRecord, Progress),
 ) -> Result<Outcome, BagError> {
     let mut notes = Vec::new();
-    let [points, sights, pairs] = inputs(bag, options, &mut notes)?;
+    let has_map = localizer.map().is_some();
+    let [points, sights, pairs, clouds] = inputs(bag, options, has_map, &mut notes)?;
     let mut usable = |name, want: &[&str]| usable(bag, name, want, &mut notes);
     let initial_pose = PoseType::PoseWithCovariance;
     let topics = [
         points,
         sights,
         pairs,
+        clouds,
         usable(&options.camera_info, &[CAMERA_INFO_TYPE]),
         usable(TF, &[TF_TYPE]),
         usable(TF_STATIC, &[TF_TYPE]),
@@ -169,9 +175,9 @@ pub fn drive(
         let data = message.data;
         match (Input::ALL.get(message.topic), message.topic) {
             (Some(&input), _) if now >= from => worker.put(input, data, now),
-            (None, 3) => refused.note(worker.localizer.handle_camera_info(data).map_err(|e| e.to_string())),
-            (None, 4 | 5) => refused.note(worker.insert(data, message.topic == 5)),
-            (None, 6) if now >= from => refused.note(worker.put_initial_pose(data, initial_pose)),
+            (None, 4) => refused.note(worker.localizer.handle_camera_info(data).map_err(|e| e.to_string())),
+            (None, 5 | 6) => refused.note(worker.insert(data, message.topic == 6)),
+            (None, 7) if now >= from => refused.note(worker.put_initial_pose(data, initial_pose)),
             _ => continue,
         }
         worker.wake(now);
@@ -180,8 +186,8 @@ pub fn drive(
         worker.advance(Stamp(i64::MAX));
     }
     if complete && heard == 0 {
-        let [points, sights, pairs] = [points, sights, pairs].map(|topic| format!("'{topic}'"));
-        let named = [points, sights, pairs].into_iter().filter(|topic| topic != "''");
+        let named = [points, sights, pairs, clouds].into_iter().filter(|topic| !topic.is_empty());
+        let named = named.map(|topic| format!("'{topic}'"));
         notes
             .push(format!("no_messages: nothing was read of topic {}", named.collect::<Vec<_>>().join(", ")));
     }
@@ -207,6 +213,7 @@ fn usable<'a>(bag: &Bag, name: &'a str, want: &[&str], notes: &mut Vec<String>) 
 fn inputs<'a>(
     bag: &Bag,
     options: &'a Options,
+    has_map: bool,
     notes: &mut Vec<String>,
 ) -> Result<[&'a str; Input::ALL.len()], BagError> {
     let asked = Input::ALL.map(|input| (input, options.topic_of(input)));
@@ -215,8 +222,10 @@ fn inputs<'a>(
     {
         bag.require(topic, &[INPUT_TYPE])?;
     }
-    let found = asked.map(|(_, topic)| match topic {
+    let found = asked.map(|(input, topic)| match topic {
         "" => "",
+        // What can only be refused is not driven unless it is asked for.
+        _ if input == Input::Points && !has_map && topic == default_topic(input) => "",
         _ => usable(bag, topic, &[INPUT_TYPE], notes),
     });
     if found.iter().all(|topic| topic.is_empty()) {
@@ -368,6 +377,7 @@ fn record(frame: &Frame, arrived: Stamp, total_us: f64) -> FrameRecord {
         status: frame.status,
         estimate: estimate.map(|pose| Estimate { map_t_base: pose.map_t_base, covariance: pose.covariance }),
         relative: frame.relative.as_ref().map(|pose| pose.reference_t_camera),
+        mode: frame.mode,
         correspondences: frame.correspondences as u32,
         inliers: facts.map_or(0, |facts| facts.inliers as u32),
         log10_false_alarms: facts.map_or(0.0, |facts| facts.log10_false_alarms),

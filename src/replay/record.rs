@@ -1,7 +1,7 @@
 //! What is kept of one message of a drive.
 
 use crate::geometry::Rigid;
-use crate::localizer::{Input, Stages};
+use crate::localizer::{Input, Mode, Stages};
 use crate::messages::Stamp;
 use crate::status::Status;
 use nalgebra::Matrix6;
@@ -31,6 +31,8 @@ pub struct FrameRecord {
     pub estimate: Option<Estimate>,
     /// The pose of the camera in its reference view, if one was accepted; its translation has a length of one.
     pub relative: Option<Rigid>,
+    /// What was known of the place, of raw clouds.
+    pub mode: Option<Mode>,
     /// Rows of the message.
     pub correspondences: u32,
     /// Inliers of the best pose, accepted or not.

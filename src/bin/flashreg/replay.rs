@@ -30,7 +30,7 @@ const GATE_FAILED: u8 = 2;
 pub struct Replay {
     /// MCAP file, sqlite3 file of rosbag2, or folder of them
     bag: PathBuf,
-    /// Map of the place; correspondences need none, raw clouds are not yet replayed
+    /// Map of the place; raw clouds are localized in it
     #[arg(long, value_name = "MAP")]
     map: Option<PathBuf>,
     #[command(flatten)]
@@ -45,6 +45,9 @@ pub struct Replay {
     /// Topic of 2D-2D correspondences
     #[arg(long, value_name = "NAME", default_value_t = drive::default_topic(Input::Sights2d2d))]
     topic_2d2d: String,
+    /// Topic of raw clouds, which need a map
+    #[arg(long, value_name = "NAME", default_value_t = drive::default_topic(Input::Points))]
+    topic_points: String,
     /// Topic of the calibration of cameras
     #[arg(long, value_name = "NAME", default_value = drive::CAMERA_INFO)]
     camera_info: String,
@@ -230,6 +233,7 @@ impl Replay {
             topic: self.topic.clone(),
             topic_2d3d: self.topic_2d3d.clone(),
             topic_2d2d: self.topic_2d2d.clone(),
+            topic_points: self.topic_points.clone(),
             camera_info: self.camera_info.clone(),
             realtime: self.realtime,
             start: self.start,

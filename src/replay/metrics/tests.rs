@@ -28,6 +28,7 @@ fn frame(index: usize, map_t_base: Option<Rigid>) -> FrameRecord {
         status: if estimate.is_some() { Status::Ok } else { Status::LowInliers },
         estimate,
         relative: None,
+        mode: None,
         correspondences: 100,
         inliers: 50,
         log10_false_alarms: -20.0,
