@@ -6,7 +6,6 @@
 //!
 //! A place is a pose of the odometry frame in the map. Without odometry the robot is taken to move as it did.
 
-mod brute;
 mod mode;
 mod motion;
 mod places;

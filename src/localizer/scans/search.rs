@@ -4,8 +4,9 @@
 //! found is aligned to the map and verified. Within a submap a second place is found as the runner-up of the
 //! registration, and more once the matches that the places known explain are taken away.
 
-use super::brute::Matcher;
+
 use super::StageTimes;
+use crate::features::matching::Matcher;
 use crate::features::{Descriptor, Features, FrontEnd, Match, Surface};
 use crate::geometry::{pose_error, Rigid, Vector};
 use crate::localizer::dense::{Aligner, Alignment, Evidence, Settings, SurfaceIndex};
