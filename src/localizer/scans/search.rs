@@ -4,7 +4,6 @@
 //! found is aligned to the map and verified. Within a submap a second place is found as the runner-up of the
 //! registration, and more once the matches that the places known explain are taken away.
 
-
 use super::StageTimes;
 use crate::features::matching::Matcher;
 use crate::features::{Descriptor, Features, FrontEnd, Match, Surface};
