@@ -7,6 +7,7 @@ use super::random::{splitmix, Purpose, Random};
 use super::sensors::Return;
 use super::{Frame, Simulation};
 use crate::geometry::Point;
+use crate::io::cloud_files;
 use crate::messages::Stamp;
 use cdr_encoding::to_vec;
 use mcap::records::{MessageHeader, Metadata};
@@ -359,29 +360,17 @@ impl Default for MapChange {
 }
 
 impl MapChange {
-    /// A point of the place in the map.
-    fn apply(&self, point: Point) -> Point {
-        let x = if self.mirror { -point.x } else { point.x };
-        Point::new(x, point.y, point.z) * self.scale
+    /// The points of the map so changed.
+    pub fn points(&self, simulation: &Simulation) -> Vec<Point> {
+        let mirror = if self.mirror { -1.0 } else { 1.0 };
+        let points = simulation.map().points();
+        points.map(|p| Point::new(mirror * p.x, p.y, p.z) * self.scale).collect()
     }
 }
 
-/// Writes the map as a binary PCD file of x, y and z in 32 bits.
-pub fn pcd(simulation: &Simulation, change: MapChange, mut out: impl Write) -> Result<(), WriteError> {
-    let points = simulation.map().points().map(|point| change.apply(point));
-    let count = points.len();
-    write!(
-        out,
-        "# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\n\
-         COUNT 1 1 1\nWIDTH {count}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {count}\nDATA binary\n"
-    )?;
-    for point in points {
-        for v in point.iter() {
-            out.write_all(&(*v as f32).to_le_bytes())?;
-        }
-    }
-    out.flush()?;
-    Ok(())
+/// Writes the map as a binary PCD file of x, y and z.
+pub fn pcd(simulation: &Simulation, change: MapChange, out: impl Write) -> Result<(), WriteError> {
+    Ok(cloud_files::write_pcd(out, &change.points(simulation))?)
 }
 
 /// Writes the correspondences of a frame as text, `sx sy sz tx ty tz weight` a row.

@@ -2,9 +2,10 @@
 
 use super::params::Choice;
 use super::say;
-use anyhow::{bail, ensure, Context};
+use anyhow::{ensure, Context};
 use clap::{Args, ValueEnum};
 use flashreg::io::bag::Bag;
+use flashreg::localizer::map::{Map, Settings};
 use flashreg::localizer::{Input, Localizer};
 use flashreg::params::Params;
 use flashreg::replay::drive::{self, Progress};
@@ -16,7 +17,7 @@ use flashreg::replay::truth::{self, Source, Truth};
 use flashreg::replay::{table, FrameRecord, Run};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -155,6 +156,20 @@ pub struct Replay {
     json: bool,
 }
 
+/// Reads a map, or what was kept of it, with a bar.
+pub fn load_map(path: &Path, params: &Params) -> anyhow::Result<Map> {
+    let bar = ProgressBar::new(0).with_style(
+        ProgressStyle::with_template("{bar:40} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    let map = Map::load(path, &Settings::from(params), |at| {
+        bar.set_length(at.total as u64);
+        bar.set_position(at.done as u64);
+        bar.set_message(format!("{:?}", at.stage).to_lowercase());
+    });
+    bar.finish_and_clear();
+    Ok(map?)
+}
+
 /// A number of 0 to 1.
 fn share(text: &str) -> Result<f64, String> {
     let share = text.trim().parse().ok().filter(|share| (0.0..=1.0).contains(share));
@@ -198,7 +213,10 @@ impl Replay {
 
     fn try_run(&self) -> anyhow::Result<ResultFile> {
         self.check()?;
-        let params = self.choice.params()?;
+        let mut params = self.choice.params()?;
+        if let Some(map) = &self.map {
+            map.to_str().context("--map: the name is no UTF-8")?.clone_into(&mut params.map.path);
+        }
         let baseline = self.baseline.as_deref().map(ResultFile::read).transpose()?;
         let bag = Bag::open(&self.bag).context("cannot read the bag")?;
         let truth = self.truth(&bag, &params)?;
@@ -248,13 +266,6 @@ impl Replay {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        if let Some(map) = &self.map {
-            bail!(
-                "--map {}: a map is needed for raw clouds, which this version does not replay; \
-                 correspondences hold their points of the map",
-                map.display()
-            );
-        }
         for (name, value) in [
             ("--gt-max-gap", Some(self.gt_max_gap)),
             ("--start", Some(self.start)),
@@ -306,6 +317,9 @@ impl Replay {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
         let mut localizer = Localizer::new(params)?;
+        if !params.map.path.is_empty() {
+            localizer.set_map(Arc::new(load_map(Path::new(&params.map.path), params)?));
+        }
         let bar = ProgressBar::new(0).with_style(
             ProgressStyle::with_template("{bar:40} {msg} {eta}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar()),
