@@ -6,7 +6,7 @@ use anyhow::{ensure, Context};
 use clap::{Args, ValueEnum};
 use flashreg::io::bag::Bag;
 use flashreg::localizer::map::{Map, Settings};
-use flashreg::localizer::{Input, Localizer};
+use flashreg::localizer::{Input, Localizer, PoseSample};
 use flashreg::params::Params;
 use flashreg::replay::drive::{self, Progress};
 use flashreg::replay::files::{self, Drive};
@@ -16,6 +16,7 @@ use flashreg::replay::result::ResultFile;
 use flashreg::replay::truth::{self, Source, Truth};
 use flashreg::replay::{table, FrameRecord, Run};
 use indicatif::{ProgressBar, ProgressStyle};
+use nalgebra::{Matrix6, Vector6};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -84,6 +85,9 @@ pub struct Replay {
     /// they take
     #[arg(long, value_name = "S")]
     restart_every: Option<f64>,
+    /// Give the localizer the first true pose as its initial pose, with deviations of 0.3 m and 3 degrees
+    #[arg(long, requires = "gt")]
+    initial_pose: bool,
     /// An unknown start has succeeded if its first accepted pose is right and comes within so many seconds, s
     #[arg(long, value_name = "S", default_value_t = metrics::Options::default().within_s)]
     within: f64,
@@ -156,6 +160,19 @@ pub struct Replay {
     json: bool,
 }
 
+/// Gives the localizer the first true pose as its initial pose.
+pub fn tell_initial_pose(localizer: &mut Localizer, params: &Params, truth: &Truth) -> anyhow::Result<()> {
+    let (stamp, pose) = truth.trajectory.iter().next().context("--initial-pose: there is no true pose")?;
+    let deviations = [0.3, 0.3, 0.3, 0.05, 0.05, 0.05];
+    let covariance = Matrix6::from_diagonal(&Vector6::from(deviations.map(|sigma: f64| sigma * sigma)));
+    let sample = PoseSample {
+        position: pose.translation.vector.into(),
+        orientation: pose.rotation.coords.into(),
+        covariance: std::array::from_fn(|k| covariance.as_slice().get(k).copied().unwrap_or_default()),
+    };
+    Ok(localizer.set_initial_pose(&params.frames.map, stamp, &sample, stamp)?)
+}
+
 /// Reads a map, or what was kept of it, with a bar.
 pub fn load_map(path: &Path, params: &Params) -> anyhow::Result<Map> {
     let bar = ProgressBar::new(0).with_style(
@@ -225,7 +242,7 @@ impl Replay {
             Some(topic) => Some(Truth::read_relative(topic, &bag, &params).context("no relative truth")?),
             None => None,
         };
-        let (mut run, frames) = self.drive(&bag, &params)?;
+        let (mut run, frames) = self.drive(&bag, &params, truth.as_ref())?;
         run.truth = self.gt.as_ref().map(ToString::to_string);
         run.truth_relative = relative_topic;
         let both = truth.iter().chain(&relative);
@@ -297,7 +314,12 @@ impl Replay {
         truth.map(Some).context("no truth")
     }
 
-    fn drive(&self, bag: &Bag, params: &Params) -> anyhow::Result<(Run, Vec<FrameRecord>)> {
+    fn drive(
+        &self,
+        bag: &Bag,
+        params: &Params,
+        truth: Option<&Truth>,
+    ) -> anyhow::Result<(Run, Vec<FrameRecord>)> {
         let options = drive::Options {
             topic: self.topic.clone(),
             topic_2d3d: self.topic_2d3d.clone(),
@@ -318,7 +340,10 @@ impl Replay {
         }
         let mut localizer = Localizer::new(params)?;
         if !params.map.path.is_empty() {
-            localizer.set_map(Arc::new(load_map(Path::new(&params.map.path), params)?));
+            localizer.set_map(Arc::new(load_map(Path::new(&params.map.path), params)?))?;
+        }
+        if let Some(truth) = truth.filter(|_| self.initial_pose) {
+            tell_initial_pose(&mut localizer, params, truth)?;
         }
         let bar = ProgressBar::new(0).with_style(
             ProgressStyle::with_template("{bar:40} {msg} {eta}")
