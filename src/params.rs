@@ -298,6 +298,45 @@ params! {
         /// Frame of the view that 2D-2D correspondences refer to; relative poses are published in it.
         reference_frame: String = "camera_reference".to_owned(), "", Range::NonEmpty, false;
     }
+    /// Raw clouds of a sensor, on their way to points with normals and descriptors.
+    scan: ScanParams {
+        /// Edge of the voxels that map and scans are sampled with; 0 chooses it from the extent of the map.
+        voxel_size: f64 = 0.0, "m", Range::Within(0.0, 10.0), false;
+        /// Returns closer to the sensor than this are dropped.
+        min_range: f64 = 0.5, "m", Range::Within(0.0, 100.0), true;
+        /// Returns further from the sensor than this are dropped.
+        max_range: f64 = 120.0, "m", Range::Within(1.0, 10000.0), true;
+        /// Returns within this distance of the vertical axis of the base are the robot's own body and dropped; 0 keeps them.
+        body_radius: f64 = 0.0, "m", Range::Within(0.0, 100.0), true;
+        /// Undo the motion during a sweep, where the points have times and tf has odometry.
+        deskew: bool = true, "", Range::Any, true;
+        /// Features of a scan that are matched with the map at most.
+        max_features: i64 = 4000, "", Range::Within(100.0, 32768.0), true;
+        /// A match counts if its squared distance is at most this share of that of the second best; 1 keeps all.
+        match_ratio: f64 = 1.0, "", Range::Within(0.1, 1.0), true;
+    }
+    /// The map that raw clouds are localized in.
+    map: MapParams {
+        /// PCD or PLY file; empty: the latched topic `map`.
+        path: String = String::new(), "", Range::Any, false;
+        /// Keep what is computed of the map beside its file, for the next start.
+        cache: bool = true, "", Range::Any, false;
+        /// Edge of the parts that a scan is matched with; 0 derives it.
+        submap_size: f64 = 0.0, "m", Range::Within(0.0, 10000.0), false;
+    }
+    /// When a place found by raw clouds is trusted, and when it is given up.
+    localization: LocalizationParams {
+        /// Smallest share of a scan that must lie on the map, of what the map could explain.
+        min_overlap: f64 = 0.5, "", Range::Within(0.05, 1.0), true;
+        /// Scans that must agree on a place before it is trusted.
+        min_scans: i64 = 3, "", Range::Within(1.0, 100.0), true;
+        /// Places that are kept in mind at the same time while the robot is lost.
+        max_places: i64 = 12, "", Range::Within(2.0, 100.0), true;
+        /// Time without a scan that fits after which a tracked pose is given up.
+        lost_sec: f64 = 1.0, "s", Range::Within(0.0, 60.0), true;
+        /// File that the pose is written to now and then, and tried first at the next start; empty: none.
+        last_pose_file: String = String::new(), "", Range::Any, false;
+    }
     /// When a pose is trusted.
     acceptance: AcceptanceParams {
         /// Fewer independent inliers than this are never trusted.

@@ -47,10 +47,14 @@ named!(
         TooFew = "too_few",
         /// The correspondences do not fix a pose: collinear, coincident, or mirrored.
         Degenerate = "degenerate",
-        /// Another pose explains the correspondences nearly as well.
+        /// Another pose explains the correspondences, or the scans, nearly as well.
         Ambiguous = "ambiguous",
         /// No pose has more support than chance would give.
         LowInliers = "low_inliers",
+        /// Too little of the scan lies on the map, or the map contradicts it.
+        LowOverlap = "low_overlap",
+        /// A place explains the scans so far; more of them have to agree before it is trusted.
+        Unconfirmed = "unconfirmed",
         /// The time budget was spent before the answer.
         OverBudget = "over_budget",
         /// The GPU failed; nothing of it was used.
@@ -83,6 +87,8 @@ named!(
         RefusedEndianness = "refused.endianness",
         /// Refused: stamp zero, too old, or in the future.
         RefusedStamp = "refused.stamp",
+        /// Refused: there is no map.
+        RefusedMissingMap = "refused.missing_map",
         /// Refused: a transform is unknown at the stamp.
         RefusedMissingTf = "refused.missing_tf",
         /// Refused: an initial pose that cannot be used.
@@ -95,6 +101,10 @@ named!(
         RejectedAmbiguous = "rejected.ambiguous",
         /// Rejected: not more inliers than chance.
         RejectedLowInliers = "rejected.low_inliers",
+        /// Rejected: the scan does not lie well enough on the map.
+        RejectedLowOverlap = "rejected.low_overlap",
+        /// Rejected: not yet confirmed by enough scans.
+        RejectedUnconfirmed = "rejected.unconfirmed",
         /// Rejected: time budget spent.
         RejectedOverBudget = "rejected.over_budget",
         /// Rows dropped because a number is not finite.

@@ -14,7 +14,8 @@ pub(super) struct Found<'a> {
     pub reason: &'a dyn Display,
     pub target_t_source: Option<Rigid>,
     pub covariance: &'a Matrix6<f64>,
-    pub runner_up: Option<RunnerUp>,
+    /// Other poses, best first.
+    pub others: &'a [RunnerUp],
     pub inliers: usize,
     pub independent_inliers: usize,
     pub inlier_mask: &'a [bool],
@@ -34,7 +35,7 @@ macro_rules! found {
                     reason: &result.reason,
                     target_t_source: result.target_t_source,
                     covariance: &result.covariance,
-                    runner_up: result.runner_up,
+                    others: result.runner_up.as_slice(),
                     inliers: result.inliers,
                     independent_inliers: result.independent_inliers,
                     inlier_mask: &result.inlier_mask,

@@ -1,7 +1,7 @@
 //! What the localizer says about one message.
 
 use super::found::Found;
-use super::{Input, Stages};
+use super::{Input, Mode, Stages};
 use crate::geometry::Rigid;
 use crate::messages::Stamp;
 use crate::status::Status;
@@ -26,7 +26,8 @@ pub struct Frame {
     pub sensor_frame: String,
     /// Rows in the message.
     pub correspondences: usize,
-    /// Rows that were used, after the unusable and the superfluous ones were dropped.
+    /// Rows that were used, after the unusable and the superfluous ones were dropped. Of raw clouds: points that
+    /// passed the filters.
     pub after_filter: usize,
     /// What was found; of no meaning unless `registered`.
     pub facts: Facts,
@@ -36,6 +37,8 @@ pub struct Frame {
     pub accepted: Option<Pose>,
     /// The pose relative to another view that is trusted.
     pub relative: Option<RelativePose>,
+    /// What is known of the place, of raw clouds; none of the other inputs, which take each message by itself.
+    pub mode: Option<Mode>,
     /// No pose, but stamp and transforms of the message are good: the last accepted map -> odom,
     /// stamped for this measurement. Ends `tf.hold_sec` after the last acceptance. None in the
     /// other modes of `tf.mode`, on a fault of the GPU, and while another input gives poses.
@@ -108,7 +111,7 @@ pub struct Facts {
     pub spread: [f64; 3],
     /// 1 - (support of the runner-up alone) / (support of the best pose alone).
     pub margin: f64,
-    /// The best pose in the map and the runner-up, as far as they exist.
+    /// The best pose in the map and its rivals, best first, as far as they exist.
     pub candidates: Vec<Candidate>,
     /// Time to read the message, microseconds.
     pub parse_us: f64,
@@ -132,8 +135,8 @@ impl Facts {
         self.candidates.clear();
         let Some(base_t_sensor) = base_t_sensor else { return };
         let best = found.target_t_source.map(|pose| (pose, found.inliers));
-        let second = found.runner_up.map(|other| (other.target_t_source, other.inliers));
-        let finite = best.into_iter().chain(second).filter(|(pose, _)| is_finite(pose));
+        let others = found.others.iter().map(|other| (other.target_t_source, other.inliers));
+        let finite = best.into_iter().chain(others).filter(|(pose, _)| is_finite(pose));
         self.candidates.extend(finite.map(|(map_t_sensor, inliers)| Candidate {
             map_t_sensor,
             map_t_base: map_t_sensor * base_t_sensor.inverse(),
@@ -174,6 +177,7 @@ impl Default for Frame {
             registered: false,
             accepted: None,
             relative: None,
+            mode: None,
             hold: None,
         }
     }
@@ -192,6 +196,7 @@ impl Frame {
         self.registered = false;
         self.accepted = None;
         self.relative = None;
+        self.mode = None;
         self.hold = None;
     }
 }

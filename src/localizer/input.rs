@@ -11,11 +11,13 @@ pub enum Input {
     Sights2d3d,
     /// Features of a camera matched with those of another view. The pose is relative to that view.
     Sights2d2d,
+    /// Raw clouds of a sensor, localized in a map that is held here.
+    Points,
 }
 
 impl Input {
     /// All of them, in order.
-    pub const ALL: [Self; 3] = [Self::Points3d3d, Self::Sights2d3d, Self::Sights2d2d];
+    pub const ALL: [Self; 4] = [Self::Points3d3d, Self::Sights2d3d, Self::Sights2d2d, Self::Points];
 
     /// Its default topic.
     pub const fn name(self) -> &'static str {
@@ -23,6 +25,7 @@ impl Input {
             Self::Points3d3d => "correspondences_3d3d",
             Self::Sights2d3d => "correspondences_2d3d",
             Self::Sights2d2d => "correspondences_2d2d",
+            Self::Points => "points",
         }
     }
 

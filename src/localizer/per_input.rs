@@ -14,21 +14,23 @@ impl<T> PerInput<T> {
 
     /// The value of an input.
     pub fn get(&self, input: Input) -> &T {
-        let [points, sights, pairs] = &self.0;
+        let [points, sights, pairs, clouds] = &self.0;
         match input {
             Input::Points3d3d => points,
             Input::Sights2d3d => sights,
             Input::Sights2d2d => pairs,
+            Input::Points => clouds,
         }
     }
 
     /// The value of an input, to be changed.
     pub fn get_mut(&mut self, input: Input) -> &mut T {
-        let [points, sights, pairs] = &mut self.0;
+        let [points, sights, pairs, clouds] = &mut self.0;
         match input {
             Input::Points3d3d => points,
             Input::Sights2d3d => sights,
             Input::Sights2d2d => pairs,
+            Input::Points => clouds,
         }
     }
 

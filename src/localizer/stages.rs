@@ -1,6 +1,6 @@
 //! Times of the stages of an answer.
 
-use super::Input;
+use super::{scans, Input};
 use crate::{estimation, registration};
 
 /// Time of each stage of what answered, microseconds.
@@ -10,32 +10,58 @@ pub enum Stages {
     Registration(registration::StageTimes),
     /// Of those of a camera.
     Estimation(estimation::StageTimes),
+    /// Of raw clouds.
+    Scan(scans::StageTimes),
 }
 
 impl Stages {
     /// The names of all stages that there are: columns of reports.
-    pub const NAMES: [&'static str; 10] =
-        ["upload", "fog", "sog", "pivots", "cliques", "hypotheses", "sample", "search", "optimise", "refine"];
+    pub const NAMES: [&'static str; 17] = [
+        "upload",
+        "fog",
+        "sog",
+        "pivots",
+        "cliques",
+        "hypotheses",
+        "sample",
+        "search",
+        "optimise",
+        "refine",
+        "deskew",
+        "surface",
+        "track",
+        "features",
+        "matching",
+        "register",
+        "places",
+    ];
 
     /// None of the stages of an input was entered.
     pub fn none(input: Input) -> Self {
         match input {
             Input::Points3d3d => Self::Registration(registration::StageTimes::default()),
             Input::Sights2d3d | Input::Sights2d2d => Self::Estimation(estimation::StageTimes::default()),
+            Input::Points => Self::Scan(scans::StageTimes::default()),
         }
     }
 
     /// Names and times, in the order in which they were passed.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let (registration, estimation) = match self {
-            Self::Registration(times) => (Some(times), None),
-            Self::Estimation(times) => (None, Some(times)),
+        let (registration, estimation, scan) = match self {
+            Self::Registration(times) => (Some(times), None, None),
+            Self::Estimation(times) => (None, Some(times), None),
+            Self::Scan(times) => (None, None, Some(times)),
         };
         let registration =
             registration.map(|times| registration::StageTimes::NAMES.into_iter().zip(times.values()));
         let estimation =
             estimation.map(|times| estimation::StageTimes::NAMES.into_iter().zip(times.values()));
-        registration.into_iter().flatten().chain(estimation.into_iter().flatten())
+        let scan = scan.map(|times| scans::StageTimes::NAMES.into_iter().zip(times.values()));
+        registration
+            .into_iter()
+            .flatten()
+            .chain(estimation.into_iter().flatten())
+            .chain(scan.into_iter().flatten())
     }
 
     /// The time of one of the stages. None: it is none of this input.
@@ -48,6 +74,7 @@ impl Stages {
         match self {
             Self::Registration(times) => times.total(),
             Self::Estimation(times) => times.total(),
+            Self::Scan(times) => times.total(),
         }
     }
 }
@@ -64,6 +91,12 @@ impl From<estimation::StageTimes> for Stages {
     }
 }
 
+impl From<scans::StageTimes> for Stages {
+    fn from(times: scans::StageTimes) -> Self {
+        Self::Scan(times)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +104,7 @@ mod tests {
     #[test]
     fn every_stage_has_its_column() {
         let all = registration::StageTimes::NAMES.iter().chain(&estimation::StageTimes::NAMES);
+        let all = all.chain(&scans::StageTimes::NAMES);
         assert!(all.clone().all(|name| Stages::NAMES.contains(name)));
         assert!(Stages::NAMES.iter().all(|name| all.clone().any(|known| known == name)));
         let times = estimation::StageTimes { refine: 3.0, ..estimation::StageTimes::default() };

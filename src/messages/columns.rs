@@ -56,32 +56,41 @@ impl<'a> Rows<'a> {
         read_id(self.id, point)
     }
 
-    /// Judges the coordinates of at most [`JUDGED_ROWS`] rows, spread over the message. The bytes
-    /// of a number read in the wrong order give a magnitude anywhere between 1e-38 and 1e38, of
-    /// which few are [`plausible`]; those of an honest message are plausible but for odd ones.
-    /// Zeros say nothing, and neither do values that are no number in the other order.
+    /// Refused: values that are absurd in the byte order in which they are read and plausible in the other one.
     pub fn check_byte_order<'b>(
         &self,
         columns: impl Iterator<Item = &'b Column> + Clone,
     ) -> Result<(), MessageError> {
-        let (mut values, mut as_read, mut swapped) = (0u32, 0u32, 0u32);
-        let stride = self.cloud.len().div_ceil(JUDGED_ROWS);
-        for point in self.cloud.points().step_by(stride) {
-            for column in columns.clone() {
-                let other = column.with_big_endian(!self.big_endian).read(point);
-                if other != 0.0 && other.is_finite() {
-                    values += 1;
-                    as_read += u32::from(plausible(column.read(point)));
-                    swapped += u32::from(plausible(other));
-                }
+        check_byte_order(&self.cloud, self.big_endian, columns)
+    }
+}
+
+/// Judges the coordinates of at most [`JUDGED_ROWS`] rows, spread over the message. The bytes
+/// of a number read in the wrong order give a magnitude anywhere between 1e-38 and 1e38, of
+/// which few are [`plausible`]; those of an honest message are plausible but for odd ones.
+/// Zeros say nothing, and neither do values that are no number in the other order.
+pub(crate) fn check_byte_order<'b>(
+    cloud: &PointCloudView<'_>,
+    big_endian: bool,
+    columns: impl Iterator<Item = &'b Column> + Clone,
+) -> Result<(), MessageError> {
+    let (mut values, mut as_read, mut swapped) = (0u32, 0u32, 0u32);
+    let stride = cloud.len().div_ceil(JUDGED_ROWS).max(1);
+    for point in cloud.points().step_by(stride) {
+        for column in columns.clone() {
+            let other = column.with_big_endian(!big_endian).read(point);
+            if other != 0.0 && other.is_finite() {
+                values += 1;
+                as_read += u32::from(plausible(column.read(point)));
+                swapped += u32::from(plausible(other));
             }
         }
-        // Absurd for more than half as read, and for less than one in twenty in the other order.
-        if 2 * as_read < values && 20 * swapped > 19 * values {
-            return Err(MessageError::BadEndianness { big_endian: self.big_endian });
-        }
-        Ok(())
     }
+    // Absurd for more than half as read, and for less than one in twenty in the other order.
+    if 2 * as_read < values && 20 * swapped > 19 * values {
+        return Err(MessageError::BadEndianness { big_endian });
+    }
+    Ok(())
 }
 
 /// Rows that are looked at to judge the byte order.

@@ -13,6 +13,7 @@ pub mod poses;
 pub mod sights;
 pub mod transforms;
 
+pub(crate) use columns::check_byte_order;
 pub use columns::Dropped;
 pub use error::MessageError;
 

@@ -25,7 +25,7 @@ pub fn default_topic(input: Input) -> String {
 
 /// Topic of the calibration of cameras unless another is asked for.
 pub const CAMERA_INFO: &str = "/camera_info";
-/// Type of all correspondences.
+/// Type of all correspondences, and of raw clouds.
 pub const INPUT_TYPE: &str = "sensor_msgs/msg/PointCloud2";
 const CAMERA_INFO_TYPE: &str = "sensor_msgs/msg/CameraInfo";
 /// Type of the transforms.
@@ -45,6 +45,8 @@ pub struct Options {
     pub topic_2d3d: String,
     /// Topic of 2D-2D correspondences.
     pub topic_2d2d: String,
+    /// Topic of raw clouds. The usual one is driven only in a localizer that has a map.
+    pub topic_points: String,
     /// Topic of the calibration of cameras.
     pub camera_info: String,
     /// An answer takes as long as it takes on this machine; what comes meanwhile waits, and of that
@@ -57,6 +59,9 @@ pub struct Options {
     pub duration: Option<f64>,
     /// The bag is played so many times as fast: with `realtime`, there is so much less time.
     pub rate: f64,
+    /// The pose is forgotten again and again after so many seconds: as many unknown starts. What was heard of
+    /// transforms stays.
+    pub restart_every: Option<f64>,
 }
 
 impl Default for Options {
@@ -65,11 +70,13 @@ impl Default for Options {
             topic: default_topic(Input::Points3d3d),
             topic_2d3d: default_topic(Input::Sights2d3d),
             topic_2d2d: default_topic(Input::Sights2d2d),
+            topic_points: default_topic(Input::Points),
             camera_info: CAMERA_INFO.to_owned(),
             realtime: false,
             start: 0.0,
             duration: None,
             rate: 1.0,
+            restart_every: None,
         }
     }
 }
@@ -81,6 +88,7 @@ impl Options {
             Input::Points3d3d => &self.topic,
             Input::Sights2d3d => &self.topic_2d3d,
             Input::Sights2d2d => &self.topic_2d2d,
+            Input::Points => &self.topic_points,
         }
     }
 }
@@ -120,13 +128,15 @@ pub fn drive(
     seen: impl FnMut(&FrameRecord, Progress),
 ) -> Result<Outcome, BagError> {
     let mut notes = Vec::new();
-    let [points, sights, pairs] = inputs(bag, options, &mut notes)?;
+    let has_map = localizer.map().is_some();
+    let [points, sights, pairs, clouds] = inputs(bag, options, has_map, &mut notes)?;
     let mut usable = |name, want: &[&str]| usable(bag, name, want, &mut notes);
     let initial_pose = PoseType::PoseWithCovariance;
     let topics = [
         points,
         sights,
         pairs,
+        clouds,
         usable(&options.camera_info, &[CAMERA_INFO_TYPE]),
         usable(TF, &[TF_TYPE]),
         usable(TF_STATIC, &[TF_TYPE]),
@@ -143,6 +153,7 @@ pub fn drive(
         pace: if options.realtime { options.rate } else { 0.0 },
         from,
         total,
+        start: 0,
         arrived: Queue::default(),
         waiting: Queue::default(),
         initial_pose: None,
@@ -165,13 +176,16 @@ pub fn drive(
         }
         end = end.max(now);
         worker.advance(now);
+        if let Some(every) = options.restart_every.filter(|every| *every > 0.0) {
+            worker.restart((now.seconds_since(from) / every).max(0.0) as u32, now);
+        }
         heard += u64::from(message.topic < Input::ALL.len());
         let data = message.data;
         match (Input::ALL.get(message.topic), message.topic) {
             (Some(&input), _) if now >= from => worker.put(input, data, now),
-            (None, 3) => refused.note(worker.localizer.handle_camera_info(data).map_err(|e| e.to_string())),
-            (None, 4 | 5) => refused.note(worker.insert(data, message.topic == 5)),
-            (None, 6) if now >= from => refused.note(worker.put_initial_pose(data, initial_pose)),
+            (None, 4) => refused.note(worker.localizer.handle_camera_info(data).map_err(|e| e.to_string())),
+            (None, 5 | 6) => refused.note(worker.insert(data, message.topic == 6)),
+            (None, 7) if now >= from => refused.note(worker.put_initial_pose(data, initial_pose)),
             _ => continue,
         }
         worker.wake(now);
@@ -180,8 +194,8 @@ pub fn drive(
         worker.advance(Stamp(i64::MAX));
     }
     if complete && heard == 0 {
-        let [points, sights, pairs] = [points, sights, pairs].map(|topic| format!("'{topic}'"));
-        let named = [points, sights, pairs].into_iter().filter(|topic| topic != "''");
+        let named = [points, sights, pairs, clouds].into_iter().filter(|topic| !topic.is_empty());
+        let named = named.map(|topic| format!("'{topic}'"));
         notes
             .push(format!("no_messages: nothing was read of topic {}", named.collect::<Vec<_>>().join(", ")));
     }
@@ -207,6 +221,7 @@ fn usable<'a>(bag: &Bag, name: &'a str, want: &[&str], notes: &mut Vec<String>) 
 fn inputs<'a>(
     bag: &Bag,
     options: &'a Options,
+    has_map: bool,
     notes: &mut Vec<String>,
 ) -> Result<[&'a str; Input::ALL.len()], BagError> {
     let asked = Input::ALL.map(|input| (input, options.topic_of(input)));
@@ -215,8 +230,10 @@ fn inputs<'a>(
     {
         bag.require(topic, &[INPUT_TYPE])?;
     }
-    let found = asked.map(|(_, topic)| match topic {
+    let found = asked.map(|(input, topic)| match topic {
         "" => "",
+        // What can only be refused is not driven unless it is asked for.
+        _ if input == Input::Points && !has_map && topic == default_topic(input) => "",
         _ => usable(bag, topic, &[INPUT_TYPE], notes),
     });
     if found.iter().all(|topic| topic.is_empty()) {
@@ -257,6 +274,8 @@ struct Worker<'a, F> {
     pace: f64,
     from: Stamp,
     total: f64,
+    /// Times that the pose was forgotten.
+    start: u32,
     /// Messages that were not yet taken.
     arrived: Queue<Stamp>,
     /// Messages that wait for transforms or for their turn.
@@ -283,6 +302,20 @@ impl<F: FnMut(&FrameRecord, Progress)> Worker<'_, F> {
             true => Some(self.free_at),
             false => self.waiting.until(),
         }
+    }
+
+    /// Begins an unknown start unless it has begun: with nothing that waits, and with no work that goes on.
+    fn restart(&mut self, start: u32, now: Stamp) {
+        if start <= self.start {
+            return;
+        }
+        self.start = start;
+        let old: Vec<_> = self.arrived.drain().chain(self.waiting.drain()).collect();
+        old.into_iter().for_each(|old| self.overwritten(old));
+        self.initial_pose = None;
+        self.has_news = false;
+        self.free_at = now;
+        self.localizer.reset();
     }
 
     /// Something has come.
@@ -349,8 +382,12 @@ impl<F: FnMut(&FrameRecord, Progress)> Worker<'_, F> {
         let started = Instant::now();
         let frame = self.localizer.handle(message.input, &message.cdr, now);
         let seconds = started.elapsed().as_secs_f64();
-        let record = record(frame, message.arrived, seconds * 1e6);
         self.free_at = now.plus(seconds * self.pace);
+        let record = FrameRecord {
+            answered: self.free_at,
+            start: self.start,
+            ..record(frame, message.arrived, seconds * 1e6)
+        };
         let done = now.seconds_since(self.from).clamp(0.0, self.total);
         (self.seen)(&record, Progress { done, total: self.total });
         self.spare.push(message.cdr);
@@ -365,9 +402,12 @@ fn record(frame: &Frame, arrived: Stamp, total_us: f64) -> FrameRecord {
         input: frame.input,
         stamp: if frame.stamp == Stamp::default() { arrived } else { frame.stamp },
         arrived,
+        answered: arrived,
+        start: 0,
         status: frame.status,
         estimate: estimate.map(|pose| Estimate { map_t_base: pose.map_t_base, covariance: pose.covariance }),
         relative: frame.relative.as_ref().map(|pose| pose.reference_t_camera),
+        mode: frame.mode,
         correspondences: frame.correspondences as u32,
         inliers: facts.map_or(0, |facts| facts.inliers as u32),
         log10_false_alarms: facts.map_or(0.0, |facts| facts.log10_false_alarms),

@@ -8,7 +8,7 @@ use super::{FrameRecord, Run};
 use crate::figure::FigureError;
 use crate::geometry::Rigid;
 use crate::io::trajectory::write_tum_line;
-use crate::localizer::Stages;
+use crate::localizer::{Mode, Stages};
 use crate::messages::Stamp;
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -125,7 +125,7 @@ fn numbers(pose: &Rigid) -> [f64; 7] {
 }
 
 /// The columns of `frames.csv` before the times of the stages, which are `NAME_us`.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 22] = [
     "stamp",
     "arrived",
     "status",
@@ -145,6 +145,9 @@ const COLUMNS: [&str; 19] = [
     "inliers",
     "log10_false_alarms",
     "margin",
+    "mode",
+    "start",
+    "answered",
 ];
 
 fn write_frames(out: &mut impl Write, frames: &[FrameRecord], evaluation: &Evaluation) -> io::Result<()> {
@@ -173,6 +176,8 @@ fn write_frames(out: &mut impl Write, frames: &[FrameRecord], evaluation: &Evalu
         }
         write!(out, ",{},{}", frame.correspondences, frame.inliers)?;
         write!(out, ",{:.3},{:.6}", frame.log10_false_alarms, frame.margin)?;
+        write!(out, ",{}", frame.mode.map_or("", Mode::name))?;
+        write!(out, ",{},{}", frame.start, seconds(frame.answered))?;
         write!(out, ",{:.1}", frame.parse_us)?;
         for name in Stages::NAMES {
             match frame.stages.get(name) {

@@ -1,7 +1,7 @@
 //! What is kept of one message of a drive.
 
 use crate::geometry::Rigid;
-use crate::localizer::{Input, Stages};
+use crate::localizer::{Input, Mode, Stages};
 use crate::messages::Stamp;
 use crate::status::Status;
 use nalgebra::Matrix6;
@@ -25,12 +25,18 @@ pub struct FrameRecord {
     pub stamp: Stamp,
     /// When the bag recorded it: the time of the replay.
     pub arrived: Stamp,
+    /// When the answer was there, in the time of the replay. Unless it is one in real time, an answer takes no time.
+    pub answered: Stamp,
+    /// How often the pose was forgotten before, by [`Options::restart_every`](super::drive::Options::restart_every).
+    pub start: u32,
     /// The outcome.
     pub status: Status,
     /// The pose in the map, if one was accepted.
     pub estimate: Option<Estimate>,
     /// The pose of the camera in its reference view, if one was accepted; its translation has a length of one.
     pub relative: Option<Rigid>,
+    /// What was known of the place, of raw clouds.
+    pub mode: Option<Mode>,
     /// Rows of the message.
     pub correspondences: u32,
     /// Inliers of the best pose, accepted or not.

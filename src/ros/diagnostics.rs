@@ -328,6 +328,8 @@ impl Channel {
             | Status::Degenerate
             | Status::Ambiguous
             | Status::LowInliers
+            | Status::LowOverlap
+            | Status::Unconfirmed
             | Status::OverBudget
             | Status::Inactive => WARN,
         }

@@ -6,6 +6,8 @@ use super::message::{self, Schema};
 use super::random::{splitmix, Purpose, Random};
 use super::sensors::Return;
 use super::{Frame, Simulation};
+use crate::geometry::Point;
+use crate::io::cloud_files;
 use crate::messages::Stamp;
 use cdr_encoding::to_vec;
 use mcap::records::{MessageHeader, Metadata};
@@ -342,22 +344,33 @@ fn view(
     Ok(())
 }
 
-/// Writes the map as a binary PCD file of x, y and z in 32 bits.
-pub fn pcd(simulation: &Simulation, mut out: impl Write) -> Result<(), WriteError> {
-    let points = simulation.map().points();
-    let count = points.len();
-    write!(
-        out,
-        "# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\n\
-         COUNT 1 1 1\nWIDTH {count}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {count}\nDATA binary\n"
-    )?;
-    for point in points {
-        for v in point.iter() {
-            out.write_all(&(*v as f32).to_le_bytes())?;
-        }
+/// How a map that is written differs from what was mapped: it is wrong on purpose.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MapChange {
+    /// Factor of all lengths; 1 is right.
+    pub scale: f64,
+    /// West and east are exchanged.
+    pub mirror: bool,
+}
+
+impl Default for MapChange {
+    fn default() -> Self {
+        Self { scale: 1.0, mirror: false }
     }
-    out.flush()?;
-    Ok(())
+}
+
+impl MapChange {
+    /// A point of the place in the map.
+    fn apply(&self, point: Point) -> Point {
+        let x = if self.mirror { -point.x } else { point.x };
+        Point::new(x, point.y, point.z) * self.scale
+    }
+}
+
+/// Writes the map as a binary PCD file of x, y and z.
+pub fn pcd(simulation: &Simulation, change: MapChange, out: impl Write) -> Result<(), WriteError> {
+    let points: Vec<_> = simulation.map().points().map(|point| change.apply(point)).collect();
+    Ok(cloud_files::write_pcd(out, &points)?)
 }
 
 /// Writes the correspondences of a frame as text, `sx sy sz tx ty tz weight` a row.
