@@ -360,17 +360,17 @@ impl Default for MapChange {
 }
 
 impl MapChange {
-    /// A point of the place in the map.
-    fn apply(&self, point: Point) -> Point {
-        let x = if self.mirror { -point.x } else { point.x };
-        Point::new(x, point.y, point.z) * self.scale
+    /// The points of the map so changed.
+    pub fn points(&self, simulation: &Simulation) -> Vec<Point> {
+        let mirror = if self.mirror { -1.0 } else { 1.0 };
+        let points = simulation.map().points();
+        points.map(|p| Point::new(mirror * p.x, p.y, p.z) * self.scale).collect()
     }
 }
 
 /// Writes the map as a binary PCD file of x, y and z.
 pub fn pcd(simulation: &Simulation, change: MapChange, out: impl Write) -> Result<(), WriteError> {
-    let points: Vec<_> = simulation.map().points().map(|point| change.apply(point)).collect();
-    Ok(cloud_files::write_pcd(out, &points)?)
+    Ok(cloud_files::write_pcd(out, &change.points(simulation))?)
 }
 
 /// Writes the correspondences of a frame as text, `sx sy sz tx ty tz weight` a row.

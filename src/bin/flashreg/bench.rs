@@ -1,6 +1,7 @@
 //! `flashreg bench`: how long a registration takes, as a whole and stage by stage.
 
 use super::bench_camera::BenchCamera;
+use super::bench_localization::BenchLocalization;
 use super::bench_registration::BenchRegistration;
 use super::params::{Choice, Preset};
 use super::{say, write_json};
@@ -66,6 +67,9 @@ pub struct Bench {
 enum Of {
     /// Measure over folders of real pairs how often the pose is right, and how exact.
     Registration(BenchRegistration),
+    /// Measure in simulated places how often and how fast a robot with a LiDAR is localized, how well it is tracked, and
+    /// what is refused.
+    Localization(BenchLocalization),
     /// Measure poses of a camera from planted features: how often right, how exact, how fast.
     Camera(BenchCamera),
 }
@@ -139,6 +143,7 @@ impl Bench {
         match self.of {
             Some(Of::Registration(registration)) => return registration.run(),
             Some(Of::Camera(camera)) => return camera.run(),
+            Some(Of::Localization(localization)) => return localization.run(),
             None => {}
         }
         let params = self.choice.params_on(self.backend.as_deref(), self.choice.preset)?;

@@ -4,6 +4,7 @@ mod answer;
 mod bag;
 mod bench;
 mod bench_camera;
+mod bench_localization;
 mod bench_pairs;
 mod bench_registration;
 mod doctor;
@@ -18,6 +19,7 @@ mod params;
 mod pose;
 mod register;
 mod replay;
+mod scenarios;
 mod simulate;
 
 use anyhow::Context;

@@ -2,10 +2,11 @@
 
 use super::params::Choice;
 use super::say;
-use anyhow::{bail, ensure, Context};
+use anyhow::{ensure, Context};
 use clap::{Args, ValueEnum};
 use flashreg::io::bag::Bag;
-use flashreg::localizer::{Input, Localizer};
+use flashreg::localizer::map::{Map, Settings};
+use flashreg::localizer::{Input, Localizer, PoseSample};
 use flashreg::params::Params;
 use flashreg::replay::drive::{self, Progress};
 use flashreg::replay::files::{self, Drive};
@@ -15,8 +16,9 @@ use flashreg::replay::result::ResultFile;
 use flashreg::replay::truth::{self, Source, Truth};
 use flashreg::replay::{table, FrameRecord, Run};
 use indicatif::{ProgressBar, ProgressStyle};
+use nalgebra::{Matrix6, Vector6};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -83,6 +85,9 @@ pub struct Replay {
     /// they take
     #[arg(long, value_name = "S")]
     restart_every: Option<f64>,
+    /// Give the localizer the first true pose as its initial pose, with deviations of 0.3 m and 3 degrees
+    #[arg(long, requires = "gt")]
+    initial_pose: bool,
     /// An unknown start has succeeded if its first accepted pose is right and comes within so many seconds, s
     #[arg(long, value_name = "S", default_value_t = metrics::Options::default().within_s)]
     within: f64,
@@ -155,6 +160,33 @@ pub struct Replay {
     json: bool,
 }
 
+/// Gives the localizer the first true pose as its initial pose.
+pub fn tell_initial_pose(localizer: &mut Localizer, params: &Params, truth: &Truth) -> anyhow::Result<()> {
+    let (stamp, pose) = truth.trajectory.iter().next().context("--initial-pose: there is no true pose")?;
+    let deviations = [0.3, 0.3, 0.3, 0.05, 0.05, 0.05];
+    let covariance = Matrix6::from_diagonal(&Vector6::from(deviations.map(|sigma: f64| sigma * sigma)));
+    let sample = PoseSample {
+        position: pose.translation.vector.into(),
+        orientation: pose.rotation.coords.into(),
+        covariance: std::array::from_fn(|k| covariance.as_slice().get(k).copied().unwrap_or_default()),
+    };
+    Ok(localizer.set_initial_pose(&params.frames.map, stamp, &sample, stamp)?)
+}
+
+/// Reads a map, or what was kept of it, with a bar.
+pub fn load_map(path: &Path, params: &Params) -> anyhow::Result<Map> {
+    let bar = ProgressBar::new(0).with_style(
+        ProgressStyle::with_template("{bar:40} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    let map = Map::load(path, &Settings::from(params), |at| {
+        bar.set_length(at.total as u64);
+        bar.set_position(at.done as u64);
+        bar.set_message(format!("{:?}", at.stage).to_lowercase());
+    });
+    bar.finish_and_clear();
+    Ok(map?)
+}
+
 /// A number of 0 to 1.
 fn share(text: &str) -> Result<f64, String> {
     let share = text.trim().parse().ok().filter(|share| (0.0..=1.0).contains(share));
@@ -198,7 +230,10 @@ impl Replay {
 
     fn try_run(&self) -> anyhow::Result<ResultFile> {
         self.check()?;
-        let params = self.choice.params()?;
+        let mut params = self.choice.params()?;
+        if let Some(map) = &self.map {
+            map.to_str().context("--map: the name is no UTF-8")?.clone_into(&mut params.map.path);
+        }
         let baseline = self.baseline.as_deref().map(ResultFile::read).transpose()?;
         let bag = Bag::open(&self.bag).context("cannot read the bag")?;
         let truth = self.truth(&bag, &params)?;
@@ -207,7 +242,7 @@ impl Replay {
             Some(topic) => Some(Truth::read_relative(topic, &bag, &params).context("no relative truth")?),
             None => None,
         };
-        let (mut run, frames) = self.drive(&bag, &params)?;
+        let (mut run, frames) = self.drive(&bag, &params, truth.as_ref())?;
         run.truth = self.gt.as_ref().map(ToString::to_string);
         run.truth_relative = relative_topic;
         let both = truth.iter().chain(&relative);
@@ -248,13 +283,6 @@ impl Replay {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        if let Some(map) = &self.map {
-            bail!(
-                "--map {}: a map is needed for raw clouds, which this version does not replay; \
-                 correspondences hold their points of the map",
-                map.display()
-            );
-        }
         for (name, value) in [
             ("--gt-max-gap", Some(self.gt_max_gap)),
             ("--start", Some(self.start)),
@@ -286,7 +314,12 @@ impl Replay {
         truth.map(Some).context("no truth")
     }
 
-    fn drive(&self, bag: &Bag, params: &Params) -> anyhow::Result<(Run, Vec<FrameRecord>)> {
+    fn drive(
+        &self,
+        bag: &Bag,
+        params: &Params,
+        truth: Option<&Truth>,
+    ) -> anyhow::Result<(Run, Vec<FrameRecord>)> {
         let options = drive::Options {
             topic: self.topic.clone(),
             topic_2d3d: self.topic_2d3d.clone(),
@@ -306,6 +339,12 @@ impl Replay {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
         let mut localizer = Localizer::new(params)?;
+        if !params.map.path.is_empty() {
+            localizer.set_map(Arc::new(load_map(Path::new(&params.map.path), params)?))?;
+        }
+        if let Some(truth) = truth.filter(|_| self.initial_pose) {
+            tell_initial_pose(&mut localizer, params, truth)?;
+        }
         let bar = ProgressBar::new(0).with_style(
             ProgressStyle::with_template("{bar:40} {msg} {eta}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar()),
