@@ -72,7 +72,7 @@ fn same(matchers: &mut [Matcher; 2], source: &[Descriptor], chosen: &[usize], ra
 fn random_cases_have_the_same_matches() {
     let Some(mut matchers) = both() else { return };
     let (mut rng, mut total) = (random(1), 0);
-    let n = cases(60);
+    let n = cases::count();
     for _ in 0..n {
         let sets: Vec<_> = (0..rng.random_range(0..6)).map(|_| size(&mut rng, 512)).collect();
         let sets: Vec<_> = sets.into_iter().map(|n| some(&mut rng, n)).collect();
