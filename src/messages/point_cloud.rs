@@ -202,6 +202,22 @@ pub struct Column {
 }
 
 impl Column {
+    /// A number so many bytes from the start of a point; `datatype` is that of `sensor_msgs/PointField`. None: it is
+    /// not 1 to 8.
+    pub fn at(offset: usize, datatype: u8, big_endian: bool) -> Option<Self> {
+        Some(Self { offset, scalar: Scalar::from_datatype(datatype)?, big_endian })
+    }
+
+    /// Bytes from the start of a point.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The same number, at the start of its bytes.
+    pub fn at_start(self) -> Self {
+        Self { offset: 0, ..self }
+    }
+
     /// The same column, read in this byte order.
     pub fn with_big_endian(self, big_endian: bool) -> Self {
         Self { big_endian, ..self }

@@ -6,6 +6,7 @@ use super::message::{self, Schema};
 use super::random::{splitmix, Purpose, Random};
 use super::sensors::Return;
 use super::{Frame, Simulation};
+use crate::io::cloud_files;
 use crate::messages::Stamp;
 use cdr_encoding::to_vec;
 use mcap::records::{MessageHeader, Metadata};
@@ -342,22 +343,10 @@ fn view(
     Ok(())
 }
 
-/// Writes the map as a binary PCD file of x, y and z in 32 bits.
-pub fn pcd(simulation: &Simulation, mut out: impl Write) -> Result<(), WriteError> {
-    let points = simulation.map().points();
-    let count = points.len();
-    write!(
-        out,
-        "# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\n\
-         COUNT 1 1 1\nWIDTH {count}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {count}\nDATA binary\n"
-    )?;
-    for point in points {
-        for v in point.iter() {
-            out.write_all(&(*v as f32).to_le_bytes())?;
-        }
-    }
-    out.flush()?;
-    Ok(())
+/// Writes the map as a binary PCD file of x, y and z.
+pub fn pcd(simulation: &Simulation, out: impl Write) -> Result<(), WriteError> {
+    let points: Vec<_> = simulation.map().points().collect();
+    Ok(cloud_files::write_pcd(out, &points)?)
 }
 
 /// Writes the correspondences of a frame as text, `sx sy sz tx ty tz weight` a row.
