@@ -13,6 +13,7 @@ mod front_end;
 pub mod matching;
 mod neighbours;
 mod normals;
+mod orient;
 mod voxel;
 
 pub use cloud::{Body, Dropped, Filters, RawCloud, Timing};
@@ -35,7 +36,7 @@ pub struct Lengths {
 impl Lengths {
     /// All of them from the edge of the voxels.
     pub fn new(voxel: f64) -> Self {
-        Self { voxel, normal_radius: 3.0 * voxel, feature_radius: 5.0 * voxel }
+        Self { voxel, normal_radius: 3.0 * voxel, feature_radius: 8.0 * voxel }
     }
 
     /// Those for a place of this size (the edges of the box that holds its points, m): voxels of a hundredth of the
@@ -58,7 +59,7 @@ impl Lengths {
 pub struct Surface {
     /// Mean of the points of a voxel, m.
     pub points: Vec<Point>,
-    /// Unit normal at each point, towards the sensor; zero where the neighbours give none.
+    /// Unit normal at each point, towards where it was seen from; zero where the neighbours give none.
     pub normals: Vec<Vector>,
 }
 
