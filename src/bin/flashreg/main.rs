@@ -15,6 +15,7 @@ mod hc_lu;
 mod hc_start;
 #[cfg(feature = "cuda")]
 mod kernels;
+mod map;
 mod params;
 mod pose;
 mod register;
@@ -48,6 +49,8 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Localize along a recorded drive and say how good and how fast it was: exit code 2 if a gate failed.
     Replay(replay::Replay),
+    /// Say what a map file holds, and whether it is fit: exit code 2 if it is not.
+    Map(map::MapCommand),
     /// Say what is in a bag: topics, times, and what cannot be read.
     Bag(bag::ShowBag),
     /// Measure how long a registration takes, as a whole and stage by stage.
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Pose(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
         Command::Replay(args) => args.run(),
+        Command::Map(args) => args.run(),
         Command::Bag(args) => report(args.run()),
         Command::Bench(args) => report(args.run()),
         Command::Hc(args) => report(args.run()),

@@ -6,8 +6,10 @@
 //! ```
 
 mod cache;
+mod check;
 mod tiles;
 
+pub use check::{findings, Finding};
 pub use tiles::Tiles;
 
 use crate::features::{Features, FrontEnd, Lengths, Surface};
