@@ -13,6 +13,7 @@ mod race;
 mod search;
 mod times;
 mod track;
+mod walls;
 
 pub use mode::Mode;
 pub use search::{Engine, PlaceCandidate};
@@ -55,6 +56,8 @@ struct Scan {
     base_t_sensor: Rigid,
     /// The vertical in the frame of the sensor, if it is known.
     up: Option<Vector>,
+    /// About the vertical there: that of the odometry, or of the base.
+    upright: Vector,
 }
 
 /// What came of a scan.
@@ -164,6 +167,8 @@ impl Scans {
         scan.up = odom_t_sensor
             .filter(|_| is_level)
             .map(|odom_t_sensor| odom_t_sensor.inverse_transform_vector(&Vector::z()));
+        let level_t_sensor = odom_t_sensor.unwrap_or(at.base_t_sensor);
+        scan.upright = level_t_sensor.inverse_transform_vector(&Vector::z());
         if motion.has_changed(odom_t_sensor.is_some()) {
             // The frame of the odometry is another one: the pose is taken over, what was accumulated is not.
             self.race.clear();

@@ -99,7 +99,7 @@ impl Race {
 
         let local = self.local(engine, scan);
         let candidates =
-            engine.search(&local, &scan.surface, scan.up, registrar, params, &mut answer.times).to_vec();
+            engine.search(&local, &scan.surface, scan.up, &scan.upright, registrar, params, &mut answer.times).to_vec();
         self.local = local;
 
         let started = Instant::now();

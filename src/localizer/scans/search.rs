@@ -4,6 +4,7 @@
 //! found is aligned to the map and verified. Within a submap a second place is found as the runner-up of the
 //! registration, and more once the matches that the places known explain are taken away.
 
+use super::walls::Walls;
 use super::StageTimes;
 use crate::features::matching::Matcher;
 use crate::features::{Descriptor, Features, FrontEnd, Match, Surface};
@@ -25,6 +26,8 @@ const ROWS: usize = 2000;
 const SKETCH: usize = 1500;
 /// Poses that are aligned at most.
 const POSES: usize = 16;
+/// Poses from walls that are aligned beside them.
+const WALL_POSES: usize = 10;
 /// How often the matches that are explained are taken away, to find further places.
 const PEELS: usize = 2;
 /// How far a pose from matches may be off, voxels.
@@ -47,6 +50,7 @@ pub struct Engine {
     pub index: SurfaceIndex,
     pub front: FrontEnd,
     pub aligner: Aligner,
+    walls: Walls,
     matcher: Matcher,
     features: Features,
     matches: Vec<Vec<Match>>,
@@ -73,6 +77,7 @@ impl Engine {
             index,
             front: FrontEnd::new(threads).map_err(failed)?,
             aligner: Aligner::new(Arc::new(pool)),
+            walls: Walls::new(&map.surface, map.lengths.voxel),
             matcher,
             features: Features::default(),
             matches: Vec::new(),
@@ -96,13 +101,14 @@ impl Engine {
     }
 
     /// The places that `local` may come from, verified with `scan`, the best first. Both are in the frame of the
-    /// sensor; `local` may hold more than one sweep. `sensor_up`: the vertical, if it is known. `params` are those of
-    /// [`Engine::registration_params`].
+    /// sensor; `local` may hold more than one sweep. `sensor_up`: the vertical, if it is known; `upright`: about the
+    /// vertical. `params` are those of [`Engine::registration_params`].
     pub fn search(
         &mut self,
         local: &Surface,
         scan: &Surface,
         sensor_up: Option<Vector>,
+        upright: &Vector,
         registrar: &mut Registrar,
         params: &Params,
         times: &mut StageTimes,
@@ -119,6 +125,7 @@ impl Engine {
         lap(&mut times.matching);
         self.register(sensor_up, registrar, params);
         lap(&mut times.register);
+        self.poses.extend(self.walls.search(local, upright, WALL_POSES).into_iter().map(|pose| (pose, 0)));
         self.weigh(scan);
         lap(&mut times.places);
         &self.candidates
