@@ -146,7 +146,7 @@ fn unit(length: f64) -> Matrix6<f64> {
     Matrix6::from_diagonal(&Vector6::new(1.0, 1.0, 1.0, turn, turn, turn))
 }
 
-/// Sums of a patch of surface, whose points share their errors: of the map, of the beams, of the sampling.
+/// Sums of the points of a surface, which share their errors: of the map, of the beams, of the sampling.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Patch {
     score: Vector6<f64>,
@@ -161,7 +161,7 @@ impl Patch {
         self.reach += j;
     }
 
-    /// Its part in the covariance of the gradient; an offset of its surface of this deviation (m) is always possible.
+    /// Its part in the covariance of the gradient; an offset of this deviation (m) is always possible.
     pub fn covariance(&self, offset: f64) -> Matrix6<f64> {
         self.score * self.score.transpose() + self.reach * self.reach.transpose() * (offset * offset)
     }

@@ -2,8 +2,11 @@
 
 use super::align::{match_point, place, Aligner};
 use super::index::{cell_of, SurfaceIndex};
+use crate::estimation::rotation;
 use crate::features::Surface;
-use crate::geometry::{Point, Pose, Rigid};
+use crate::geometry::{Point, Pose, Rigid, Vector};
+use nalgebra::{Matrix2, SymmetricEigen};
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 /// Largest distance from its plane at which a point lies on the map, voxels.
@@ -14,75 +17,185 @@ pub(super) const EXPLAINED: f64 = 8.0;
 const PATCH: f64 = 4.0;
 /// A ray ends so far before its point, voxels, and begins so far from the sensor.
 const BEFORE: f64 = 4.0;
-/// Rays that are followed at most.
-const RAYS: usize = 400;
-/// Probability that a point lies on the map at the right pose, where people walk and things were moved, and at a
-/// wrong one, aligned as well as it can be, which shares floors and the directions of walls.
-const RIGHT: f64 = 0.8;
-const WRONG: f64 = 0.55;
-/// The same of a ray that goes through a surface.
-const RIGHT_THROUGH: f64 = 0.02;
-const WRONG_THROUGH: f64 = 0.15;
+/// Points that are looked at, about.
+const SAMPLE: usize = 1000;
+/// Points that one task of a thread handles.
+const CHUNK: usize = 64;
+/// How far the pose is shifted to see what a point tells, voxels.
+const SHIFTS: [f64; 4] = [-24.0, -8.0, 8.0, 24.0];
+/// Kinds of wrong poses: shifted along the way that the normals fix least, across it, turned by a quarter, by a half.
+const RIVALS: usize = 4;
+/// Of the points that a wrong pose, aligned as well as it can be, would have off the map, the share on it nevertheless.
+const CHANCE: f64 = 0.4;
+/// Of the points that a wrong pose has off the map, the share that the right one has off it too: people, things that
+/// were moved.
+const CHANGED: f64 = 0.4;
+/// Probability that a ray goes through a surface at the right pose, and at a wrong one.
+const THROUGH: [f64; 2] = [0.02, 0.15];
 
 /// How well a scan lies on the map at a pose.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Evidence {
     /// Share of the patches on the map: near a surface that faces the same way.
     pub on: f64,
-    /// Share of the rays that went through a surface of the map well before their end.
+    /// Share of the patches whose rays went through a surface of the map well before their end.
     pub through: f64,
     /// Share of the patches far off everything that the map knows.
     pub unknown: f64,
-    /// Log-likelihood ratio of the pose to a wrong one.
+    /// Log-likelihood ratio of the pose to the most likely kind of wrong one. Scans from places some voxels apart
+    /// are different evidence, and their scores add up; those from one place are the same evidence again.
     pub score: f64,
 }
 
-/// Points of a patch: all, on the map, far off the map, followed, gone through a surface.
-type Counts = [f64; 5];
+/// What a point says; shares, so that those of a patch can be added up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Said {
+    points: f64,
+    on: f64,
+    unknown: f64,
+    through: f64,
+    scores: [f64; RIVALS],
+}
 
 /// Reused.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
+    said: Vec<Said>,
     numbers: FxHashMap<[i64; 3], u32>,
-    patches: Vec<Counts>,
-}
-
-impl Memory {
-    fn clear(&mut self) {
-        self.numbers.clear();
-        self.patches.clear();
-    }
-
-    fn patch(&mut self, cell: [i64; 3]) -> Option<&mut Counts> {
-        let next = self.patches.len() as u32;
-        let number = *self.numbers.entry(cell).or_insert(next);
-        if number == next {
-            self.patches.push(Counts::default());
-        }
-        self.patches.get_mut(number as usize)
-    }
+    patches: Vec<Said>,
 }
 
 impl Aligner {
     /// How well a scan lies on the map at a pose, which should come from [`Aligner::align`].
+    ///
+    /// A point tells as much as it would lie elsewhere at another pose. That is tried: with the pose shifted along
+    /// and across, and turned. Floors lie on the map at all of them and tell nothing, nor do the walls of a
+    /// corridor of where along it one is. The axis z of the map is taken to be vertical.
     pub fn verify(&mut self, map: &SurfaceIndex, scan: &Surface, map_t_sensor: &Rigid) -> Evidence {
         let pose = Pose::from(map_t_sensor);
-        let (voxel, memory) = (map.voxel(), &mut self.verification);
-        memory.clear();
-        let stride = scan.points.len().div_ceil(RAYS).max(1);
-        for (number, (point, normal)) in scan.points.iter().zip(&scan.normals).enumerate() {
-            let on = match_point(map, &pose, point, normal, 2.0 * voxel)
-                .is_some_and(|(row, _)| row.residual.abs() <= ON * voxel);
-            let followed = number % stride == 0;
-            let through = followed && !on && passes(map, &pose, point);
-            let unknown = !on && map.nearest(&place(&pose, point), EXPLAINED * voxel).is_none();
-            let said = [true, on, unknown, followed, through];
-            if let Some(counts) = memory.patch(cell_of(point, PATCH * voxel)) {
-                counts.iter_mut().zip(said).for_each(|(count, said)| *count += f64::from(u8::from(said)));
+        if !pose.is_finite() {
+            return Evidence::default();
+        }
+        let stride = scan.points.len().div_ceil(SAMPLE).max(1);
+        let rivals = rivals(scan, &pose, map.voxel());
+        let Memory { said, numbers, patches } = &mut self.verification;
+        said.clear();
+        said.resize(scan.points.len().div_ceil(stride), Said::default());
+        self.pool.install(|| {
+            said.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, said)| {
+                let points =
+                    scan.points.iter().zip(&scan.normals).skip(chunk * CHUNK * stride).step_by(stride);
+                for (said, (point, normal)) in said.iter_mut().zip(points) {
+                    *said = listen(map, &pose, &rivals, point, normal);
+                }
+            });
+        });
+        numbers.clear();
+        patches.clear();
+        for (point, said) in scan.points.iter().step_by(stride).zip(said.iter()) {
+            let next = patches.len() as u32;
+            let number = *numbers.entry(cell_of(point, PATCH * map.voxel())).or_insert(next);
+            if number == next {
+                patches.push(Said::default());
+            }
+            if let Some(patch) = patches.get_mut(number as usize) {
+                patch.add(said, 1.0);
             }
         }
-        evidence(&memory.patches)
+        conclude(patches)
     }
+}
+
+impl Said {
+    fn add(&mut self, other: &Self, weight: f64) {
+        self.points += other.points * weight;
+        self.on += other.on * weight;
+        self.unknown += other.unknown * weight;
+        self.through += other.through * weight;
+        self.scores.iter_mut().zip(&other.scores).for_each(|(sum, score)| *sum += score * weight);
+    }
+}
+
+/// A patch is one observation, however many points it has.
+fn conclude(patches: &[Said]) -> Evidence {
+    let mut total = Said::default();
+    for patch in patches.iter().filter(|patch| patch.points > 0.0) {
+        total.add(patch, 1.0 / patch.points);
+    }
+    let count = total.points.max(1.0);
+    let worst = total.scores.iter().copied().fold(f64::INFINITY, f64::min);
+    Evidence {
+        on: total.on / count,
+        through: total.through / count,
+        unknown: total.unknown / count,
+        score: if worst.is_finite() { worst } else { 0.0 },
+    }
+}
+
+/// The wrong poses of each kind.
+fn rivals(scan: &Surface, pose: &Pose, voxel: f64) -> [Vec<Pose>; RIVALS] {
+    let mut spread = Matrix2::zeros();
+    for normal in scan.normals.iter().filter(|normal| normal.iter().all(|v| v.is_finite())) {
+        let level = (pose.rotation * normal).xy();
+        spread += level * level.transpose();
+    }
+    let eigen = SymmetricEigen::try_new(spread, f64::EPSILON, 100);
+    let along = eigen.map_or(Vector::x(), |eigen| {
+        let least = eigen.eigenvectors.column(eigen.eigenvalues.imin());
+        Vector::new(least[0], least[1], 0.0)
+    });
+    let shifted = |way: Vector| {
+        let to =
+            |far: f64| Pose { rotation: pose.rotation, translation: pose.translation + way * (far * voxel) };
+        SHIFTS.map(to).to_vec()
+    };
+    let turned = |turns: &[f64]| {
+        let by = |quarters: &f64| {
+            let turn = rotation::exp(&Vector::new(0.0, 0.0, quarters * std::f64::consts::FRAC_PI_2));
+            Pose { rotation: turn * pose.rotation, translation: pose.translation }
+        };
+        turns.iter().map(by).collect()
+    };
+    [shifted(along), shifted(Vector::z().cross(&along)), turned(&[1.0, -1.0]), turned(&[2.0])]
+}
+
+fn listen(
+    map: &SurfaceIndex,
+    pose: &Pose,
+    rivals: &[Vec<Pose>; RIVALS],
+    point: &Point,
+    normal: &Vector,
+) -> Said {
+    if !point.iter().all(|v| v.is_finite()) {
+        return Said::default();
+    }
+    let lies_on = |pose: &Pose| {
+        let matched = match_point(map, pose, point, normal, 2.0 * map.voxel());
+        matched.is_some_and(|(row, _)| row.residual.abs() <= ON * map.voxel())
+    };
+    let on = lies_on(pose);
+    let through = !on && passes(map, pose, point);
+    let unknown = !on && !through && map.nearest(&place(pose, point), EXPLAINED * map.voxel()).is_none();
+    let one = |said: bool| f64::from(u8::from(said));
+    let [right, wrong] = match through {
+        true => THROUGH,
+        false => THROUGH.map(|share| 1.0 - share),
+    };
+    let ray = libm::log(right / wrong);
+    let scores = std::array::from_fn(|kind| {
+        let there = rivals[kind].iter().filter(|rival| lies_on(rival)).count() as f64;
+        // Never quite certain.
+        let elsewhere = 0.98 * there / rivals[kind].len() as f64;
+        let wrong = CHANCE + (1.0 - CHANCE) * elsewhere;
+        let right = 1.0 - CHANGED * (1.0 - wrong);
+        // What passes through tells by that alone.
+        match (on, through) {
+            (true, _) => libm::log(right / wrong) + ray * (1.0 - elsewhere),
+            (false, false) => libm::log(CHANGED) + ray,
+            (false, true) => libm::log(CHANGED) + ray,
+        }
+    });
+    Said { points: 1.0, on: one(on), unknown: one(unknown), through: one(through), scores }
 }
 
 /// The ray of a point goes through a surface of the map.
@@ -91,29 +204,4 @@ fn passes(map: &SurfaceIndex, pose: &Pose, point: &Point) -> bool {
     let (ray, length) = (end - origin, point.coords.norm());
     let margin = BEFORE * map.voxel();
     length > 2.0 * margin && map.cast(&origin, &(ray / length), margin, length - margin).is_some()
-}
-
-fn evidence(patches: &[Counts]) -> Evidence {
-    let mut out = Evidence::default();
-    let mut followed = 0.0;
-    for [n, on, unknown, rays, through] in patches {
-        out.on += on / n;
-        out.unknown += unknown / n;
-        if *rays > 0.0 {
-            followed += 1.0;
-            out.through += through / rays;
-        }
-    }
-    let n = patches.len().max(1) as f64;
-    let gone = out.through;
-    let off = n - out.on;
-    let ratio = |right: f64, wrong: f64| libm::log(right / wrong);
-    out.score = out.on * ratio(RIGHT, WRONG)
-        + off * ratio(1.0 - RIGHT, 1.0 - WRONG)
-        + gone * ratio(RIGHT_THROUGH, WRONG_THROUGH)
-        + (followed - gone) * ratio(1.0 - RIGHT_THROUGH, 1.0 - WRONG_THROUGH);
-    out.on /= n;
-    out.unknown /= n;
-    out.through /= followed.max(1.0);
-    out
 }
