@@ -35,7 +35,7 @@ pub use initial_pose::{InitialPoseError, PoseSample, Prior};
 pub use input::Input;
 pub use per_input::PerInput;
 pub use queue::{Pending, Queue};
-pub use scans::{Engine, Mode, PlaceCandidate, StageTimes as ScanTimes};
+pub use scans::{Engine, Mode, Once, PlaceCandidate, StageTimes as ScanTimes};
 pub use stages::Stages;
 pub use state::Missing;
 

@@ -15,6 +15,7 @@ mod hc_lu;
 mod hc_start;
 #[cfg(feature = "cuda")]
 mod kernels;
+mod localize;
 mod map;
 mod params;
 mod pose;
@@ -49,6 +50,8 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Localize along a recorded drive and say how good and how fast it was: exit code 2 if a gate failed.
     Replay(replay::Replay),
+    /// Say where in a map one scan was made: exit code 0 only if that can be trusted.
+    Localize(localize::Localize),
     /// Say what a map file holds, and whether it is fit: exit code 2 if it is not.
     Map(map::MapCommand),
     /// Say what is in a bag: topics, times, and what cannot be read.
@@ -74,7 +77,8 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| {
         let mut args = std::env::args().skip(1);
         let command = args.next().filter(|_| error.use_stderr());
-        if matches!(command.as_deref(), Some("register" | "pose")) && args.any(|a| a == "--json") {
+        if matches!(command.as_deref(), Some("register" | "pose" | "localize")) && args.any(|a| a == "--json")
+        {
             say(answer::bad_input(error.render().to_string().trim()));
         }
         if command.as_deref() == Some("replay") {
@@ -89,6 +93,7 @@ fn main() -> ExitCode {
         Command::Pose(args) => args.run(),
         Command::Simulate(args) => report(args.run()),
         Command::Replay(args) => args.run(),
+        Command::Localize(args) => args.run(),
         Command::Map(args) => args.run(),
         Command::Bag(args) => report(args.run()),
         Command::Bench(args) => report(args.run()),

@@ -8,6 +8,7 @@
 
 mod mode;
 mod motion;
+mod once;
 mod places;
 mod race;
 mod search;
@@ -16,6 +17,7 @@ mod track;
 mod walls;
 
 pub use mode::Mode;
+pub use once::Once;
 pub use search::{Engine, PlaceCandidate};
 pub use times::StageTimes;
 

@@ -98,8 +98,9 @@ impl Race {
         answer.times.track = started.elapsed().as_secs_f64() * 1e6;
 
         let local = self.local(engine, scan);
-        let candidates =
-            engine.search(&local, &scan.surface, scan.up, &scan.upright, registrar, params, &mut answer.times).to_vec();
+        let candidates = engine
+            .search(&local, &scan.surface, scan.up, &scan.upright, registrar, params, &mut answer.times)
+            .to_vec();
         self.local = local;
 
         let started = Instant::now();

@@ -104,14 +104,17 @@ impl Walls {
     /// Poses of the sensor at which the walls of the scan lie on those of the map, the best first, of so many places
     /// at most. `sensor_up`: the vertical.
     pub fn search(&self, scan: &Surface, sensor_up: &Vector, places: usize) -> Vec<Rigid> {
-        let Some(level) = UnitQuaternion::rotation_between(sensor_up, &Vector::z()) else { return Vec::new() };
+        let Some(level) = UnitQuaternion::rotation_between(sensor_up, &Vector::z()) else {
+            return Vec::new();
+        };
         let (points, floor) = self.walls_of(scan, &level);
         let Some(reach) = points.iter().map(|p| p[0].hypot(p[1])).max_by(f64::total_cmp) else {
             return Vec::new();
         };
         // The farthest wall moves by a cell from one heading to the next.
         let headings = (std::f64::consts::TAU * reach.max(4.0)).ceil() as usize;
-        let turned: Vec<Vec<[i64; 2]>> = (0..headings).map(|heading| turn(&points, angle(heading, headings))).collect();
+        let turned: Vec<Vec<[i64; 2]>> =
+            (0..headings).map(|heading| turn(&points, angle(heading, headings))).collect();
         let found = self.branch_and_bound(&turned, places);
         let pose = |node: &Node| {
             let heading = UnitQuaternion::from_axis_angle(&Vector::z_axis(), angle(node.heading, headings));
@@ -216,7 +219,9 @@ impl Walls {
         let [x, y] = cell.map(|v| v.div_euclid(FLOOR_CELL));
         let around = (-1..=1).flat_map(|dy| (-1..=1).map(move |dx| (dx, dy)));
         let here = self.floors.get(&[x, y]).copied();
-        here.or_else(|| around.filter_map(|(dx, dy)| self.floors.get(&[x + dx, y + dy]).copied()).min_by(f64::total_cmp))
+        here.or_else(|| {
+            around.filter_map(|(dx, dy)| self.floors.get(&[x + dx, y + dy]).copied()).min_by(f64::total_cmp)
+        })
     }
 }
 
