@@ -1,6 +1,6 @@
 """Starts the localization node, and RViz if wanted.
 
-ros2 launch flashreg localization.launch.py presets:=outdoor correspondences:=/front/matches
+ros2 launch flashreg localization.launch.py map_path:=/maps/yard.pcd points_topic:=/lidar/points
 """
 
 import os
@@ -25,6 +25,10 @@ ARGUMENTS = [
                           description="files of flashreg's config folder that change some of them, in order "
                                       'and separated by commas, such as outdoor,jetson'),
     DeclareLaunchArgument('params_file', default_value='', description='parameter file of your own, applied last'),
+    DeclareLaunchArgument('map_path', default_value='',
+                          description='map.path, the PCD or PLY file of the map; empty: as the files say'),
+    DeclareLaunchArgument('map_topic', default_value='map', description='topic of the map where it is not a file'),
+    DeclareLaunchArgument('points_topic', default_value='points', description='topic of the raw clouds'),
     DeclareLaunchArgument('map_frame', default_value='', description='frames.map; empty: as the files say'),
     DeclareLaunchArgument('odom_frame', default_value='', description='frames.odom; empty: as the files say'),
     DeclareLaunchArgument('base_frame', default_value='', description='frames.base; empty: as the files say'),
@@ -56,6 +60,8 @@ def start_node(context):
             raise RuntimeError(f"parameter file '{file}' does not exist")
 
     overrides = {'use_sim_time': ParameterValue(LaunchConfiguration('use_sim_time'), value_type=bool)}
+    if value('map_path'):
+        overrides['map.path'] = ParameterValue(LaunchConfiguration('map_path'), value_type=str)
     for frame in ('map', 'odom', 'base'):
         if value(f'{frame}_frame'):
             overrides[f'frames.{frame}'] = ParameterValue(LaunchConfiguration(f'{frame}_frame'), value_type=str)
@@ -72,6 +78,8 @@ def start_node(context):
                 # relative, so that each namespace has its own tree of transforms
                 ('/tf', 'tf'),
                 ('/tf_static', 'tf_static'),
+                ('points', value('points_topic')),
+                ('map', value('map_topic')),
                 ('correspondences_3d3d', value('correspondences')),
                 *((topic, value(topic)) for topic in ('correspondences_2d3d', 'correspondences_2d2d', 'camera_info')),
             ],
@@ -94,6 +102,7 @@ def generate_launch_description():
             remappings=[
                 ('/tf', 'tf'),
                 ('/tf_static', 'tf_static'),
+                ('points', LaunchConfiguration('points_topic')),
                 ('correspondences_3d3d', LaunchConfiguration('correspondences')),
             ],
             condition=IfCondition(LaunchConfiguration('rviz')),

@@ -75,7 +75,7 @@ class Player:
         qos = QoSProfile(depth=100, reliability=ReliabilityPolicy.RELIABLE)
         if topic in LATCHED:
             qos.durability = DurabilityPolicy.TRANSIENT_LOCAL
-        if kind.__name__ in SENSORS and not sensors_reliable:
+        elif kind.__name__ in SENSORS and not sensors_reliable:
             qos.reliability = ReliabilityPolicy.BEST_EFFORT
         return qos
 
@@ -146,6 +146,10 @@ def _seconds(text):
     return value
 
 
+def _absolute(topic):
+    return f"/{topic.lstrip('/')}"
+
+
 def arguments(words):
     """The command line, without ROS arguments."""
     made = parser(__doc__)
@@ -153,7 +157,8 @@ def arguments(words):
     made.add_argument("--topics", nargs="+", default=[], metavar="TOPIC", help="play these only")
     made.add_argument("--loop", action="store_true", help="begin anew at the end; time jumps back")
     made.add_argument("--pause-at-end", action="store_true", help="stay at the end, with /clock, until Ctrl-C")
-    made.add_argument("--wait-for", metavar="TOPIC", help="begin when this topic has a subscriber, fail after 15 s")
+    made.add_argument("--wait-for", nargs="+", default=[], type=_absolute, metavar="TOPIC",
+                      help="begin when those of these topics that are played have a subscriber, fail after 15 s")
     return made.parse_args(words)
 
 
@@ -203,12 +208,13 @@ def main():
         return 1
     for topic, kind in bag.skipped.items():
         print(f"not played: {topic}, {kind} is not installed", file=sys.stderr)
-    if options.wait_for and options.wait_for not in bag.types:
-        print(f"error: {options.wait_for} is not played", file=sys.stderr)
+    awaited = [topic for topic in options.wait_for if topic in bag.types]
+    if options.wait_for and not awaited:
+        print(f"error: {', '.join(options.wait_for)} is not played", file=sys.stderr)
         return 1
 
     def play(_, player):
-        if options.wait_for and not wait_for(player, options.wait_for):
+        if not all(wait_for(player, topic) for topic in awaited):
             return 1
         player.play(options.start)
         while options.loop:

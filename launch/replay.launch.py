@@ -1,6 +1,6 @@
 """Plays a bag to the localization node, and to RViz if wanted, with the bag's time.
 
-ros2 launch flashreg replay.launch.py bag:=drive.mcap rate:=2 rviz:=true
+ros2 launch flashreg replay.launch.py bag:=drive.mcap map_path:=house.pcd rviz:=true
 
 Arguments of localization.launch.py go on to it. Needs the Python package mcap.
 """
@@ -25,9 +25,12 @@ ARGUMENTS = [
                           choices=['true', 'false']),
     DeclareLaunchArgument('pause_at_end', default_value='true', description='hold the last time on /clock',
                           choices=['true', 'false']),
-    DeclareLaunchArgument('wait_for', default_value='/correspondences_3d3d',
-                          description='begin when this topic has a subscriber; empty: at once'),
 ]
+
+# After the arguments of the node, whose topics it names.
+WAIT_FOR = DeclareLaunchArgument(
+    'wait_for', default_value=[LaunchConfiguration('points_topic'), ' ', LaunchConfiguration('correspondences')],
+    description='begin when those of these topics that the bag has have a subscriber; empty: at once')
 
 
 def start_player(context):
@@ -38,7 +41,7 @@ def start_player(context):
     words = [os.path.join(LAUNCH, 'play_bag.py'), value('bag'), '--rate', value('rate'), '--start', value('start')]
     words += ['--loop'] if value('loop') == 'true' else []
     words += ['--pause-at-end'] if value('pause_at_end') == 'true' else []
-    words += ['--wait-for', value('wait_for')] if value('wait_for') else []
+    words += ['--wait-for', *value('wait_for').split()] if value('wait_for') else []
     return [Node(executable=sys.executable, arguments=words, output='screen')]
 
 
@@ -50,5 +53,6 @@ def generate_launch_description():
             PythonLaunchDescriptionSource(os.path.join(LAUNCH, 'localization.launch.py')),
             launch_arguments={'use_sim_time': 'true'}.items(),
         ),
+        WAIT_FOR,
         OpaqueFunction(function=start_player),
     ])

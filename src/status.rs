@@ -89,6 +89,8 @@ named!(
         RefusedStamp = "refused.stamp",
         /// Refused: there is no map.
         RefusedMissingMap = "refused.missing_map",
+        /// Refused: a map that cannot be used.
+        RefusedMap = "refused.map",
         /// Refused: a transform is unknown at the stamp.
         RefusedMissingTf = "refused.missing_tf",
         /// Refused: an initial pose that cannot be used.

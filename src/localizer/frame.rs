@@ -113,6 +113,8 @@ pub struct Facts {
     pub margin: f64,
     /// The best pose in the map and its rivals, best first, as far as they exist.
     pub candidates: Vec<Candidate>,
+    /// Share of the scan that lies on the map.
+    pub overlap: f64,
     /// Time to read the message, microseconds.
     pub parse_us: f64,
     /// Time of each stage.
@@ -156,6 +158,7 @@ impl Default for Facts {
             spread: [0.0; 3],
             margin: 0.0,
             candidates: Vec::new(),
+            overlap: 0.0,
             parse_us: 0.0,
             stages: Stages::none(Input::Points3d3d),
         }

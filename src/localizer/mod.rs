@@ -177,6 +177,11 @@ impl Localizer {
             .filter_map(|(point, inlier)| inlier.then_some(point))
     }
 
+    /// TEMPORARY
+    pub fn aligned(&self) -> impl Iterator<Item = Point> + '_ {
+        std::iter::empty()
+    }
+
     /// Takes a pose of `/initialpose`: base in map. A stamp of zero means now. Accepted: the
     /// generation goes up, the last accepted pose is forgotten, and the pose settles which
     /// candidate of an ambiguous registration is right. Nothing is published from it.
@@ -248,6 +253,11 @@ impl Localizer {
         let counters = &mut self.state.channels.get_mut(input).counters;
         counters.add(Counter::Received, n);
         counters.add(Counter::Overwritten, n);
+    }
+
+    /// For a map that could not be used; the one before stays.
+    pub fn count_refused_map(&mut self) {
+        self.state.count_refused_map();
     }
 
     /// Messages of an input without a trusted pose since the last one.

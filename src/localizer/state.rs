@@ -432,6 +432,10 @@ impl State {
         self.cameras.insert(cdr).inspect_err(|_| self.counters.count(Counter::RefusedCameraInfo))
     }
 
+    pub(super) fn count_refused_map(&mut self) {
+        self.counters.count(Counter::RefusedMap);
+    }
+
     /// Gravity: the odometry frame is level, and so is the map.
     pub(super) fn set_up(&mut self, mount: &Mount) {
         if let (Gravity::Odom, Some(odom_t_base)) = (self.params.registration.gravity, mount.odom_t_base) {

@@ -2,7 +2,8 @@
 
 use super::{clean, lock, time, NodeClock};
 use crate::latency::Ring;
-use crate::localizer::{Frame, Input, PerInput, Stages};
+use crate::localizer::map::Map;
+use crate::localizer::{Frame, Input, Mode, PerInput, Stages};
 use crate::status::{Counter, Counters, Status};
 use r2r::diagnostic_msgs::msg::{DiagnosticArray, DiagnosticStatus, KeyValue};
 use r2r::std_msgs::msg::Header;
@@ -43,6 +44,8 @@ pub struct FrameNumbers {
     pub candidates: usize,
     /// 1 - (support of the runner-up alone) / (support of the pose alone).
     pub margin: f64,
+    /// Share of the scan that lies on the map, of raw clouds.
+    pub overlap: f64,
     /// Microseconds for reading the message.
     pub parse_us: f64,
     /// Microseconds for finding the pose.
@@ -65,6 +68,7 @@ impl FrameNumbers {
             spread: [0.0; 3],
             candidates: 0,
             margin: 0.0,
+            overlap: 0.0,
             parse_us: 0.0,
             stages: Stages::none(input),
             publish_us: 0.0,
@@ -85,6 +89,7 @@ impl FrameNumbers {
                 spread: facts.spread,
                 candidates: facts.candidates.len(),
                 margin: facts.margin,
+                overlap: facts.overlap,
                 parse_us: facts.parse_us,
                 stages: facts.stages,
                 ..none
@@ -107,8 +112,8 @@ pub struct State {
     pub deciding: Input,
     /// Everything counted.
     pub counters: Counters,
-    /// Points of the map; 0 where the map is on the other side of the correspondences.
-    pub map_points: usize,
+    /// Of the map that raw clouds are localized in.
+    pub map: MapState,
     /// Grows when the past is forgotten: reset, initial pose, clock jump.
     pub generation: u64,
     /// Input older than this is named as the cause.
@@ -116,6 +121,53 @@ pub struct State {
     /// Set once: the worker is gone, and the node with it.
     pub failure: Option<String>,
     sent: Option<Status>,
+}
+
+/// What is known of the map that raw clouds are localized in.
+#[derive(Debug, Clone, Default)]
+pub struct MapState {
+    /// Points after voxels; 0: there is no map.
+    points: usize,
+    /// Parts that a scan is matched with.
+    submaps: usize,
+    /// Where it comes from, or why there is none.
+    note: String,
+    /// How far the one is that is being read.
+    progress: Option<String>,
+}
+
+impl MapState {
+    /// There is none, and why.
+    pub fn none(why: String) -> Self {
+        Self { note: why, ..Self::default() }
+    }
+
+    /// One is being read, and how far it is.
+    pub fn load(&mut self, progress: String) {
+        self.progress = Some(progress);
+    }
+
+    /// One has been read.
+    pub fn take(&mut self, map: &Map, note: String) {
+        *self = Self { points: map.surface.points.len(), submaps: map.submaps.len(), note, progress: None };
+    }
+
+    /// One cannot be used, and why; the one before stays.
+    pub fn refuse(&mut self, why: String) {
+        self.progress = None;
+        if self.points == 0 {
+            self.note = why;
+        }
+    }
+
+    /// The first one is being read.
+    fn is_awaited(&self) -> bool {
+        self.points == 0 && self.progress.is_some()
+    }
+
+    fn text(&self) -> &str {
+        self.progress.as_ref().unwrap_or(&self.note)
+    }
 }
 
 /// What is known of an input.
@@ -132,6 +184,8 @@ pub struct Channel {
     frame: FrameNumbers,
     /// Its frames rejected since the last accepted one.
     pub rejected_in_a_row: u64,
+    /// What is known of the place, of raw clouds.
+    pub mode: Option<Mode>,
     /// `cpu` or `cuda`.
     backend: String,
     /// Why this backend.
@@ -150,7 +204,7 @@ impl State {
             channels: PerInput::new(Channel::new),
             deciding: Input::Points3d3d,
             counters: Counters::default(),
-            map_points: 0,
+            map: MapState::default(),
             generation: 0,
             silent_after,
             failure: None,
@@ -178,20 +232,23 @@ impl State {
 
     /// The dominant cause, silence of the input included.
     pub fn category(&self, now: Instant) -> Status {
-        self.channels.get(self.deciding).category(now, self.silent_after)
+        self.channels.get(self.deciding).category(now, self.silent_after, &self.map)
     }
 
     /// That of the node, then that of each input that has been heard.
     fn statuses(&mut self, name: &str, now: Instant) -> Vec<DiagnosticStatus> {
-        let silent_after = self.silent_after;
+        let (silent_after, map) = (self.silent_after, &self.map);
         let mut out = Vec::with_capacity(1 + Input::ALL.len());
         let general = [
             ("input", self.deciding.name().to_owned()),
-            ("map_points", self.map_points.to_string()),
+            ("map", self.map.text().to_owned()),
+            ("map_points", self.map.points.to_string()),
+            ("submaps", self.map.submaps.to_string()),
             ("generation", self.generation.to_string()),
         ];
         let deciding = self.channels.get_mut(self.deciding);
-        let mut overall = deciding.status(format!("{name}: localization"), &self.counters, silent_after, now);
+        let mut overall =
+            deciding.status(format!("{name}: localization"), &self.counters, silent_after, map, now);
         overall.values.extend(general.map(|(key, value)| KeyValue { key: key.to_owned(), value }));
         if let Some(failure) = &self.failure {
             (overall.level, overall.message) = (ERROR, clean(failure));
@@ -199,7 +256,7 @@ impl State {
         out.push(overall);
         for (input, channel) in self.channels.iter_mut().filter(|(_, channel)| channel.arrived > 0) {
             let counters = channel.counters.clone();
-            out.push(channel.status(format!("{name}: {input}"), &counters, silent_after, now));
+            out.push(channel.status(format!("{name}: {input}"), &counters, silent_after, map, now));
         }
         out
     }
@@ -214,6 +271,7 @@ impl Channel {
             counters: Counters::default(),
             frame: FrameNumbers::none(input),
             rejected_in_a_row: 0,
+            mode: (input == Input::Points).then_some(Mode::Lost),
             backend: String::new(),
             backend_why: String::new(),
             device: String::new(),
@@ -280,16 +338,21 @@ impl Channel {
     }
 
     /// The status, or that nothing has come for a while.
-    fn category(&self, now: Instant, silent_after: Duration) -> Status {
+    fn category(&self, now: Instant, silent_after: Duration, map: &MapState) -> Status {
         // These do not depend on input.
         let told = matches!(self.status, Status::Inactive | Status::WaitingInput);
         match self.input_age(now) {
             Some(age) if age > silent_after && !told => Status::StaleInput,
+            // What will be missing when input comes.
+            _ if self.status == Status::WaitingInput && map.is_awaited() => Status::MissingMap,
             _ => self.status,
         }
     }
 
-    fn text(&self, now: Instant, category: Status) -> String {
+    fn text(&self, now: Instant, category: Status, map: &MapState) -> String {
+        if category == Status::MissingMap {
+            return map.text().to_owned();
+        }
         match self.input_age(now) {
             Some(age) if category != self.status => {
                 format!("no message for {:.0} s; before that: {}", age.as_secs_f64(), self.status)
@@ -303,10 +366,11 @@ impl Channel {
         name: String,
         counters: &Counters,
         silent_after: Duration,
+        map: &MapState,
         now: Instant,
     ) -> DiagnosticStatus {
-        let category = self.category(now, silent_after);
-        let message = self.text(now, category);
+        let category = self.category(now, silent_after, map);
+        let message = self.text(now, category, map);
         DiagnosticStatus {
             level: self.level(category),
             name,
@@ -370,6 +434,10 @@ impl Channel {
         put("spread_eigenvalues", &format_args!("{a:.4} {b:.4} {c:.4}"));
         put("candidates", &frame.candidates);
         put("margin", &format_args!("{:.4}", frame.margin));
+        if let Some(mode) = self.mode {
+            put("mode", &mode);
+            put("overlap", &format_args!("{:.4}", frame.overlap));
+        }
         put("rejected_in_a_row", &self.rejected_in_a_row);
         for (name, value) in stage_names(self.input).zip(frame.times()) {
             put(&format!("stage_us.{name}"), &format_args!("{value:.1}"));

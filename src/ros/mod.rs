@@ -6,6 +6,7 @@
 pub mod arguments;
 pub mod diagnostics;
 pub mod logger;
+pub mod maps;
 pub mod node;
 pub mod parameters;
 pub mod publish;

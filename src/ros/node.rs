@@ -3,11 +3,13 @@
 use super::arguments::{Arguments, UnexpectedArgument};
 use super::diagnostics::{Reporter, State};
 use super::logger::Logger;
+use super::maps::{Loader, MAP};
 use super::parameters::{from_overrides, Parameters};
 use super::publish::Outputs;
 use super::streams::Inbox;
 use super::worker::{Announcer, Worker};
 use super::{lock, NodeClock};
+use crate::localizer::map::MapError;
 use crate::localizer::transforms::TransformBuffer;
 use crate::localizer::{Input, Localizer, PerInput};
 use crate::messages::Stamp;
@@ -50,6 +52,14 @@ pub enum NodeError {
     /// No backend.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// The file of `map.path` cannot be used.
+    #[error("map.path: {name}: {error}")]
+    Map {
+        /// the file
+        name: String,
+        /// why not
+        error: MapError,
+    },
     /// ROS refused something.
     #[error("ROS: {0}")]
     Ros(#[from] r2r::Error),
@@ -59,17 +69,18 @@ pub enum NodeError {
     /// The GPU failed for good and `backend.on_fault` is exit.
     #[error("the GPU is lost: {0}")]
     GpuLost(String),
-    /// The worker died.
+    /// A thread died.
     #[error("internal error: {0}")]
-    Worker(String),
+    Thread(String),
 }
 
 impl NodeError {
     /// Exit code of the program: 2 if it was started wrongly, 1 if it failed.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Argument(_) | Self::Parameter(_) | Self::RosArguments(_) | Self::Backend(_) => 2,
-            Self::Ros(_) | Self::System(_) | Self::GpuLost(_) | Self::Worker(_) => 1,
+            Self::Argument(_) | Self::Parameter(_) | Self::RosArguments(_) => 2,
+            Self::Backend(_) | Self::Map { .. } => 2,
+            Self::Ros(_) | Self::System(_) | Self::GpuLost(_) | Self::Thread(_) => 1,
         }
     }
 }
@@ -93,6 +104,13 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
     let reporter = reporter(&mut node, &localizer, &params, &clock)?;
     let inbox = Inbox::new();
     listen(&mut node, &tasks, &params, &inbox, &reporter, &logger, localizer.transforms())?;
+    let loader = Loader::new(&mut node, &params, &inbox, &reporter, &logger)?;
+    let maps = loader.arrivals().clone();
+    if !loader.has_path() {
+        let latched = QosProfile::default().keep_last(1).reliable().transient_local();
+        let (messages, to) = (node.subscribe_raw(MAP, INPUT_TYPE, latched)?, maps.clone());
+        drain(&tasks, messages, move |cdr| to.put(cdr));
+    }
     offer(&mut node, &tasks, &inbox)?;
     let mut timer = node.create_wall_timer(Duration::from_secs_f64(params.diagnostics.period_sec))?;
     let periodic = reporter.clone();
@@ -111,19 +129,21 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
         localizer.backend(Input::Points3d3d),
         localizer.why(Input::Points3d3d)
     ));
-    let worker = start_worker(
-        Worker {
-            localizer,
-            inbox: inbox.clone(),
-            outputs: Outputs::new(&mut node, &params.frames.map)?,
-            reporter: reporter.clone(),
-            clock: clock.clone(),
-            log: Announcer::new(logger.clone()),
-            params: params.clone(),
-            active: true,
-        },
-        stop,
-    )?;
+    let worker = Worker {
+        localizer,
+        inbox: inbox.clone(),
+        outputs: Outputs::new(&mut node, &params.frames.map)?,
+        reporter: reporter.clone(),
+        clock: clock.clone(),
+        log: Announcer::new(logger.clone()),
+        params: params.clone(),
+        active: true,
+    };
+    let failure = Arc::default();
+    let ending = || Ending { stop: stop.clone(), reporter: reporter.clone(), failure: Arc::clone(&failure) };
+    let worker = start("localizer", ending(), move || worker.run().map_err(NodeError::GpuLost))?;
+    // Never waited for: it touches nothing of the node while it reads a map.
+    start("map", ending(), move || loader.run())?;
     let mut silence = Silence::new(topics, &params);
     let mut last_time = Stamp::default();
     let mut uses_sim_time = sim_time;
@@ -162,16 +182,18 @@ pub fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<(), NodeErro
         }
     });
     inbox.post(|work| work.stop = true);
+    maps.stop();
     let patience = Instant::now() + STOP;
     while !worker.is_finished() {
         if Instant::now() > patience {
             // Not dropped: that would wait for the publishers, which the worker may be using.
             std::mem::forget(node);
-            return Err(NodeError::Worker(format!("the worker does not stop within {STOP:?}")));
+            return Err(NodeError::Thread(format!("the worker does not stop within {STOP:?}")));
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    worker.join().unwrap_or_else(|_| Err(NodeError::Worker("the worker died".into())))
+    let failure = lock(&failure).take();
+    failure.map_or(Ok(()), Err)
 }
 
 /// The ROS context. r2r panics where rcl cannot read the arguments.
@@ -305,23 +327,30 @@ fn warn_unanswered(sent: r2r::Result<()>) {
     }
 }
 
-/// Starts the worker. If it panics or loses the GPU the state says so, the last diagnostics go out,
-/// and the node stops.
-fn start_worker(
-    worker: Worker,
-    stop: &Arc<AtomicBool>,
-) -> std::io::Result<JoinHandle<Result<(), NodeError>>> {
-    let (reporter, stop) = (worker.reporter.clone(), stop.clone());
-    std::thread::Builder::new().name("localizer".into()).spawn(move || {
-        let error = match catch_unwind(AssertUnwindSafe(|| worker.run())) {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(why)) => NodeError::GpuLost(why),
-            Err(panic) => NodeError::Worker(panic_text(panic.as_ref())),
+/// What a thread that fails does to the node.
+struct Ending {
+    stop: Arc<AtomicBool>,
+    reporter: Reporter,
+    /// The first of all threads.
+    failure: Arc<Mutex<Option<NodeError>>>,
+}
+
+/// Starts a thread. If it panics or fails the state says so, the last diagnostics go out, and the node stops.
+fn start(
+    name: &str,
+    ending: Ending,
+    work: impl FnOnce() -> Result<(), NodeError> + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(move || {
+        let error = match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(panic) => NodeError::Thread(panic_text(panic.as_ref())),
         };
-        lock(&reporter.state).failure = Some(error.to_string());
-        reporter.publish();
-        stop.store(true, Ordering::Relaxed);
-        Err(error)
+        lock(&ending.reporter.state).failure = Some(error.to_string());
+        ending.reporter.publish();
+        lock(&ending.failure).get_or_insert(error);
+        ending.stop.store(true, Ordering::Relaxed);
     })
 }
 

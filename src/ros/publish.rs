@@ -1,8 +1,8 @@
-//! What goes out: transforms, poses, candidates, inliers.
+//! What goes out: transforms, poses, candidates, points.
 
 use super::time;
 use crate::geometry::{self, Rigid};
-use crate::localizer::{Frame, Pose, RelativePose, TfOut};
+use crate::localizer::{Frame, Input, Localizer, Pose, RelativePose, TfOut};
 use crate::messages::Stamp;
 use crate::status::Status;
 use r2r::geometry_msgs::msg::{
@@ -21,6 +21,7 @@ pub struct Outputs {
     relative_pose: Publisher<PoseStamped>,
     candidates: Publisher<PoseArray>,
     inliers: Publisher<PointCloud2>,
+    aligned_points: Publisher<PointCloud2>,
     map: String,
 }
 
@@ -33,6 +34,8 @@ impl Outputs {
             relative_pose: node.create_publisher("relative_pose", QosProfile::default())?,
             candidates: node.create_publisher("candidates", QosProfile::default())?,
             inliers: node.create_publisher("inliers", QosProfile::sensor_data().keep_last(1))?,
+            aligned_points: node
+                .create_publisher("aligned_points", QosProfile::sensor_data().keep_last(1))?,
             map: map.to_owned(),
         })
     }
@@ -56,17 +59,22 @@ impl Outputs {
         Ok(())
     }
 
-    /// Sends what helps people: the candidates of an ambiguous pose in the map, and the inliers as points of the
-    /// map. Neither is made unless somebody listens.
-    pub fn explain(&self, frame: &Frame, inliers: impl Iterator<Item = geometry::Point>) -> r2r::Result<()> {
+    /// Sends what helps people: the candidates of a pose in the map that is not settled, the inliers as points of
+    /// the map, and where an accepted pose puts the points of a raw cloud. None is made unless somebody listens.
+    pub fn explain(&self, localizer: &Localizer) -> r2r::Result<()> {
+        let frame = localizer.frame();
         let candidates = &frame.facts.candidates;
-        let ambiguous = frame.status == Status::Ambiguous && frame.input.is_absolute();
-        if ambiguous && is_heard(&self.candidates) {
+        let open =
+            matches!(frame.status, Status::Ambiguous | Status::Unconfirmed) && frame.input.is_absolute();
+        if open && is_heard(&self.candidates) {
             let poses = candidates.iter().map(|c| pose_msg(&c.map_t_base)).collect();
             self.candidates.publish(&PoseArray { header: self.header(frame.stamp), poses })?;
         }
         if frame.registered && frame.input.is_absolute() && is_heard(&self.inliers) {
-            self.inliers.publish(&cloud(self.header(frame.stamp), inliers))?;
+            self.inliers.publish(&cloud(self.header(frame.stamp), localizer.inliers()))?;
+        }
+        if frame.input == Input::Points && frame.accepted.is_some() && is_heard(&self.aligned_points) {
+            self.aligned_points.publish(&cloud(self.header(frame.stamp), localizer.aligned()))?;
         }
         Ok(())
     }
@@ -76,7 +84,8 @@ impl Outputs {
     }
 }
 
-fn is_heard<T: r2r::WrappedTypesupport + 'static>(publisher: &Publisher<T>) -> bool {
+/// Somebody subscribes.
+pub(super) fn is_heard<T: r2r::WrappedTypesupport + 'static>(publisher: &Publisher<T>) -> bool {
     publisher.get_inter_process_subscription_count().is_ok_and(|n| n > 0)
 }
 
@@ -108,8 +117,8 @@ fn pose_with_covariance(pose: &Pose) -> PoseWithCovariance {
     PoseWithCovariance { pose: pose_msg(&pose.map_t_base), covariance }
 }
 
-/// Points of the map.
-fn cloud(header: Header, points: impl Iterator<Item = geometry::Point>) -> PointCloud2 {
+/// Points of the map, in single precision as RViz reads them.
+pub(super) fn cloud(header: Header, points: impl Iterator<Item = geometry::Point>) -> PointCloud2 {
     let mut data = Vec::new();
     for point in points {
         for value in point.iter() {

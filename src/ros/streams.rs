@@ -4,6 +4,7 @@
 //! once, into the [`Inbox`]: one latest-value slot per kind of input. The worker takes from it.
 //! Nothing here can grow.
 
+use crate::localizer::map::Map;
 use crate::localizer::{Input, Pending, PerInput, Queue};
 use crate::params::Params;
 use r2r::geometry_msgs::msg::PoseWithCovarianceStamped;
@@ -40,7 +41,7 @@ impl<T> LatestSlot<T> {
     }
 }
 
-/// A message of correspondences as it came from the wire, and when.
+/// A message of an input as it came from the wire, and when.
 pub type Message = Pending<Instant>;
 
 /// Calibrations of cameras that wait at most; then the oldest is dropped.
@@ -57,6 +58,10 @@ pub struct Work {
     pub camera_infos: VecDeque<Vec<u8>>,
     /// Newest initial pose.
     pub initial_pose: LatestSlot<PoseWithCovarianceStamped>,
+    /// Newest map.
+    pub map: LatestSlot<Arc<Map>>,
+    /// Maps that could not be used since the last look.
+    pub refused_maps: u64,
     /// Newest parameters.
     pub params: LatestSlot<Params>,
     /// Newest wish of `set_active`.
@@ -79,6 +84,8 @@ impl Work {
         !self.messages.is_empty()
             || !self.camera_infos.is_empty()
             || !self.initial_pose.is_empty()
+            || !self.map.is_empty()
+            || self.refused_maps > 0
             || !self.params.is_empty()
             || !self.active.is_empty()
             || self.reset
@@ -114,7 +121,7 @@ impl Inbox {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores a message of correspondences.
+    /// Stores a message of an input.
     pub fn put_message(&self, input: Input, cdr: Vec<u8>) {
         let now = Instant::now();
         self.post(|work| {

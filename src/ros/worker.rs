@@ -5,7 +5,7 @@ use super::logger::Logger;
 use super::publish::Outputs;
 use super::streams::{Inbox, Message, WakeOn, Work};
 use super::{clean, lock, NodeClock};
-use crate::localizer::{Frame, Localizer, PerInput, PoseSample, Queue};
+use crate::localizer::{Frame, Input, Localizer, PerInput, PoseSample, Queue};
 use crate::messages::Stamp;
 use crate::params::Params;
 use crate::status::Status;
@@ -121,6 +121,14 @@ impl Worker {
             self.take_initial_pose(&pose);
             changed = true;
         }
+        if let Some(map) = work.map.take() {
+            self.localizer.set_map(map);
+            changed = true;
+        }
+        for _ in 0..work.refused_maps {
+            self.localizer.count_refused_map();
+            changed = true;
+        }
         for cdr in work.camera_infos.drain(..) {
             if let Err(error) = self.localizer.handle_camera_info(&cdr) {
                 self.log.refused(&error.to_string());
@@ -175,9 +183,8 @@ impl Worker {
         let total_us = message.arrived.elapsed().as_secs_f64() * 1e6;
         let age_us = self.clock.now().seconds_since(frame.stamp) * 1e6;
         let numbers = FrameNumbers { publish_us, total_us, age_us, ..FrameNumbers::of(frame) };
-        let frame = self.localizer.frame();
-        sent = sent.and(self.outputs.explain(frame, self.localizer.inliers()));
-        self.log.frame(frame);
+        sent = sent.and(self.outputs.explain(&self.localizer));
+        self.log.frame(self.localizer.frame());
         if let Err(error) = sent {
             log::warn!("cannot publish: {error}");
         }
@@ -194,6 +201,7 @@ impl Worker {
                 channel.set_status(if self.active { localizer.status_of(input) } else { Status::Inactive });
                 channel.counters.clone_from(localizer.counters_of(input));
                 channel.rejected_in_a_row = localizer.rejected_in_a_row(input);
+                channel.mode = (input == Input::Points).then(|| localizer.mode());
             }
             if let Some(numbers) = numbers {
                 state.record(localizer.frame(), numbers);

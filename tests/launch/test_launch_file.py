@@ -96,7 +96,7 @@ def test_without_arguments(launch, peer):
     """Name, topics and parameters of a launch without arguments; its end on SIGINT."""
     process = launch()
     peer.wait_for_node("/flashreg")
-    for topic in ("/tf", "/tf_static", "/correspondences_3d3d"):
+    for topic in ("/tf", "/tf_static", "/correspondences_3d3d", "/points", "/map"):
         wait_until(lambda topic=topic: "/flashreg" in subscriptions(peer, topic), what=topic)
     assert peer.get_parameter("frames.map") == "map"
     assert not peer.get_parameter("use_sim_time")
@@ -117,10 +117,12 @@ def test_with_arguments(launch, peer, tmp_path):
         "odom_frame:=drift",
         "base_frame:=chassis",
         "correspondences:=front/matches",
+        "points_topic:=front/points",
+        "map_topic:=/house",
         "log_level:=debug",
     )
     peer.wait_for_node("/robot/flashreg")
-    for topic in ("/robot/tf", "/robot/tf_static", "/robot/front/matches"):
+    for topic in ("/robot/tf", "/robot/tf_static", "/robot/front/matches", "/robot/front/points", "/house"):
         wait_until(lambda topic=topic: "/robot/flashreg" in subscriptions(peer, topic), what=topic)
     expected = {"frames.map": "earth", "frames.odom": "drift", "frames.base": "chassis", "use_sim_time": True}
     assert {name: peer.get_parameter(name, "/robot/flashreg") for name in expected} == expected
@@ -161,6 +163,9 @@ def test_replay_command_line(standins, colcon_install):
     assert f"{share}/config/outdoor.yaml" in node["command"]
     ((_, text),) = node["made_files"].items()
     assert yaml.safe_load(text)["/flashreg"]["ros__parameters"]["use_sim_time"] is True
+    # Of the inputs of the node, under the names that it was given.
+    _, player = show(standins("bag:=a.mcap", "points_topic:=/lidar", options=["--show"], file=REPLAY))
+    assert player["command"][-4:] == ["--wait-for", "/lidar", "correspondences_3d3d", "--ros-args"]
     result = run(standins(options=["--show"], file=REPLAY))
     assert result.returncode != 0 and "'bag' was not provided" in result.stderr
 
@@ -170,6 +175,7 @@ def test_command_line(standins, colcon_install, tmp_path):
     own = write_parameters(tmp_path / "own.yaml", {"frames.map": "earth"})
     arguments = ["namespace:=robot", "presets:=outdoor, jetson", f"params_file:={own}", "map_frame:=m"]
     arguments += ["correspondences_2d3d:=matches", "camera_info:=cam/camera_info", "log_level:=warn"]
+    arguments += ["map_path:=/maps/house.pcd", "points_topic:=/lidar/points"]
     (node,) = show(standins(*arguments, options=["--show"]))
     prefix = colcon_install / "flashreg"
     config = prefix / "share/flashreg/config"
@@ -181,11 +187,13 @@ def test_command_line(standins, colcon_install, tmp_path):
         *("--params-file", f"{config}/outdoor.yaml", "--params-file", f"{config}/jetson.yaml"),
         *("--params-file", f"{own}"),
         *("--params-file", made),
-        *("-r", "/tf:=tf", "-r", "/tf_static:=tf_static", "-r", "correspondences_3d3d:=correspondences_3d3d"),
+        *("-r", "/tf:=tf", "-r", "/tf_static:=tf_static", "-r", "points:=/lidar/points", "-r", "map:=map"),
+        *("-r", "correspondences_3d3d:=correspondences_3d3d"),
         *("-r", "correspondences_2d3d:=matches", "-r", "correspondences_2d2d:=correspondences_2d2d"),
         *("-r", "camera_info:=cam/camera_info"),
     ]
-    assert yaml.safe_load(text) == {"/robot/flashreg": {"ros__parameters": {"use_sim_time": False, "frames.map": "m"}}}
+    parameters = {"use_sim_time": False, "map.path": "/maps/house.pcd", "frames.map": "m"}
+    assert yaml.safe_load(text) == {"/robot/flashreg": {"ros__parameters": parameters}}
 
 
 def test_rviz(standins, colcon_install, tmp_path):
@@ -201,6 +209,29 @@ def test_rviz(standins, colcon_install, tmp_path):
     config = colcon_install / "flashreg/share/flashreg/config"
     assert nodes[1]["command"][:3] == [f"{rviz}", "-d", f"{config}/flashreg.rviz"]
     assert "__ns:=/robot" in nodes[1]["command"]
+
+
+def test_displays_show_topics_of_the_node():
+    """RViz and Foxglove: each topic is one that the README names."""
+    readme = (ROOT / "README.md").read_text()
+    displays = yaml.safe_load((ROOT / "config/flashreg.rviz").read_text())["Visualization Manager"]["Displays"]
+    rviz = [display["Topic"]["Value"] for display in displays if "Topic" in display]
+    layout = json.loads((ROOT / "config/foxglove.json").read_text())
+    foxglove = [topic for panel in layout["configById"].values() for topic in panel.get("topics", {})]
+    wanted = {"map_points", "aligned_points", "pose", "candidates"}
+    for topics in (rviz, [topic.lstrip("/") for topic in foxglove]):
+        assert wanted < set(topics)
+        for topic in topics:
+            assert re.search(rf"^\| (in|out) `{topic}` \|", readme, re.MULTILINE), topic
+    panels = [layout["layout"]]
+    named = set()
+    while panels:
+        panel = panels.pop()
+        if isinstance(panel, str):
+            named.add(panel)
+        else:
+            panels += [panel["first"], panel["second"]]
+    assert named == set(layout["configById"])
 
 
 @pytest.mark.parametrize(
