@@ -89,7 +89,8 @@ impl Start {
 }
 
 impl Starts {
-    /// None: the pose was never forgotten, or no start has a truth.
+    /// The last start counts only if it had a pose, or the time for one. None: the pose was never forgotten, or no
+    /// start has a truth.
     pub(super) fn new(
         frames: &[FrameRecord],
         beside: &[FrameTruth],
@@ -103,7 +104,10 @@ impl Starts {
             let n = rest.partition_point(|frame| frame.start <= start).max(1);
             let (own, after) = rest.split_at(n);
             let (own_beside, after_beside) = rest_beside.split_at(n.min(rest_beside.len()));
-            each.extend(Start::new(first, own, own_beside, wrong));
+            let start = Start::new(first, own, own_beside, wrong);
+            let seconds = own.first().zip(own.last()).map(|(a, b)| b.arrived.seconds_since(a.arrived));
+            let cut_off = after.is_empty() && seconds.is_some_and(|seconds| seconds < within_s);
+            each.extend(start.filter(|(start, _)| start.accepted_s.is_some() || !cut_off));
             (rest, rest_beside) = (after, after_beside);
         }
         let count = each.iter().filter(|(_, has_truth)| *has_truth).count();

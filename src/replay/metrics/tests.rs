@@ -305,3 +305,78 @@ fn relative_poses_are_measured_by_their_angles_and_a_standing_camera_by_neither_
     let nothing = Evaluation::new(&frames[7..], Truths::default(), &Options::default());
     assert_eq!(nothing.summary.relative, None);
 }
+
+/// Frames of 0.1 s, 30 each start; the poses that are given, others none.
+fn starts(poses: &[(usize, Rigid)]) -> Vec<FrameRecord> {
+    let pose_of = |index| poses.iter().find(|(at, _)| *at == index).map(|(_, pose)| *pose);
+    let of = |index| FrameRecord { start: index as u32 / 30, ..frame(index, pose_of(index)) };
+    (0..90).map(of).collect()
+}
+
+#[test]
+fn a_start_counts_by_its_first_accepted_pose() {
+    let at = |index: usize, off: f64| (index, pose(10.0 + 0.1 * index as f64, off, 0.0));
+    // Right after 0.5 s; first wrong, then right; right after 2.5 s.
+    let frames = starts(&[at(5, 0.1), at(33, 4.0), at(40, 0.0), at(85, 0.0)]);
+    let summary = Evaluation::new(&frames, in_map(&truth()), &Options::default()).summary;
+    let starts = summary.starts.expect("three");
+    assert_eq!((starts.count, starts.localized, starts.wrong, starts.never), (3, 1, 1, 0));
+    assert!(near(starts.share, 1.0 / 3.0));
+    let seconds: Vec<_> = starts.each.iter().map(|start| start.accepted_s.expect("a pose")).collect();
+    assert!(seconds.iter().zip([0.5, 0.3, 2.5]).all(|(a, b)| near(*a, b)), "{seconds:?}");
+    let right: Vec<_> = starts.each.iter().map(|start| start.right).collect();
+    assert_eq!(right, [Some(true), Some(false), Some(true)]);
+    assert!(near(starts.each[1].te_m.expect("truth"), 4.0));
+    assert_eq!(starts.each[2].refused_as.as_deref(), Some("low_inliers"));
+}
+
+#[test]
+fn a_start_without_a_pose_has_failed_and_one_that_is_cut_off_does_not_count() {
+    let mut frames = starts(&[(5, pose(10.5, 0.0, 0.0))]);
+    frames.truncate(75);
+    let starts = Evaluation::new(&frames, in_map(&truth()), &Options::default()).summary.starts.expect("two");
+    assert_eq!((starts.count, starts.localized, starts.never, starts.wrong), (2, 1, 1, 0));
+    assert_eq!(starts.each.len(), 2);
+    // Without an unknown start after the first there is nothing to tell.
+    assert_eq!(Evaluation::new(&frames[..30], in_map(&truth()), &Options::default()).summary.starts, None);
+}
+
+#[test]
+fn a_kidnap_is_where_the_truth_jumps() {
+    // 30 m to the side at 11 s.
+    let y = |index: usize| if index >= 110 { 30.0 } else { 0.0 };
+    let poses = (0..200).map(|i| (stamp(0.1 * i as f64), pose(0.1 * i as f64, y(i), 0.0))).collect();
+    let truth = Trajectory::new(poses).expect("a trajectory");
+    // Two stale poses, nothing for four frames, then right.
+    let frames: Vec<_> = (0..30)
+        .map(|index| {
+            let x = 10.0 + 0.1 * index as f64;
+            frame(
+                index,
+                match index {
+                    0..12 => Some(pose(x, 0.0, 0.0)),
+                    12..16 => None,
+                    _ => Some(pose(x, 30.0, 0.0)),
+                },
+            )
+        })
+        .collect();
+    let summary = Evaluation::new(&frames, in_map(&truth), &Options::default()).summary;
+    let [kidnap] = &summary.kidnaps[..] else { panic!("{:?}", summary.kidnaps) };
+    assert!(near(kidnap.at_s, 0.95) && (kidnap.far_m - 30.0).abs() < 0.01, "{kidnap:?}");
+    assert_eq!(kidnap.wrong, 2);
+    assert!(near(kidnap.noticed_s.expect("noticed"), 0.25), "{kidnap:?}");
+    assert!(near(kidnap.recovered_s.expect("recovered"), 0.65), "{kidnap:?}");
+    let straight = Evaluation::new(&frames, in_map(&self::truth()), &Options::default()).summary;
+    assert!(straight.kidnaps.is_empty());
+}
+
+#[test]
+fn coverage_is_told_for_each_coordinate() {
+    // Deviations of 0.1, 0.1, 0.2 m and 0.01 rad: 1.5 sigma off in x, 2.5 in y.
+    let frames: Vec<_> =
+        (0..20).map(|index| frame(index, Some(pose(10.15 + 0.1 * index as f64, 0.25, 0.0)))).collect();
+    let summary = Evaluation::new(&frames, in_map(&truth()), &Options::default()).summary;
+    let [x, y, z, ..] = summary.consistency.expect("covariances").coordinates;
+    assert_eq!((x, y, z), ([0.0, 1.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]));
+}
