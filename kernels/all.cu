@@ -1,4 +1,4 @@
-// Every kernel of registration and estimation: one module.
+// Every kernel of registration, estimation and matching: one module.
 #include "fog.cu"
 #include "sog.cu"
 #include "bound.cu"
@@ -6,3 +6,4 @@
 #include "hypotheses.cu"
 #include "examine.cu"
 #include "estimate.cu"
+#include "matching.cu"

@@ -74,6 +74,8 @@ fn made(count: u32) -> Made {
             input: Input::Points3d3d,
             stamp: begin.plus(seconds),
             arrived: begin.plus(seconds + 0.03),
+            answered: begin.plus(seconds + 0.03),
+            start: 0,
             status,
             estimate: (status == Status::Ok).then_some(Estimate { map_t_base, covariance }),
             relative: None,

@@ -8,7 +8,7 @@ use flashreg::messages::Stamp;
 use flashreg::registration::Problem;
 use flashreg::simulate::levels::Levels;
 use flashreg::simulate::matching::Origin;
-use flashreg::simulate::scene::{Place, Scene};
+use flashreg::simulate::scene::{Layout, Place, Scene};
 use flashreg::simulate::{write, Options, Simulation};
 use nalgebra::{Quaternion, Translation3, UnitQuaternion};
 use std::collections::BTreeMap;
@@ -56,7 +56,8 @@ fn every_seed_gives_every_place_with_a_free_tour() {
         (Place::Tunnel, 4, 250.0),
     ] {
         for seed in 0..seeds {
-            let scene = Scene::new(place, seed, false).unwrap_or_else(|| panic!("{place:?} {seed}"));
+            let scene =
+                Scene::new(place, seed, Layout::default()).unwrap_or_else(|| panic!("{place:?} {seed}"));
             assert!(scene.route.length() > least, "{place:?} {seed}: {} m", scene.route.length());
             assert!(scene.walkways.len() > 8, "{place:?} {seed}: {} ways", scene.walkways.len());
             for [x, y] in scene.route.samples() {

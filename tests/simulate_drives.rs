@@ -7,7 +7,9 @@ use flashreg::messages::Stamp;
 use flashreg::simulate::camera::Sight;
 use flashreg::simulate::faults::Fault;
 use flashreg::simulate::levels::{Levels, YAML};
-use flashreg::simulate::scene::{Place, Scene};
+use flashreg::simulate::motion::Departure;
+use flashreg::simulate::scene::{Layout, Place, Scene};
+use flashreg::simulate::write::MapChange;
 use flashreg::simulate::{write, Options, Simulation, Topics};
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -305,7 +307,8 @@ fn ranges(scene: &Scene, from: Point) -> Vec<f64> {
 fn identical_rooms_look_the_same_and_others_do_not() {
     let look_alikes = |twins: bool| {
         let found = (0..6).filter(|seed| {
-            let scene = Scene::new(Place::Building, *seed, twins).expect("a building");
+            let scene = Scene::new(Place::Building, *seed, Layout { twins, ..Layout::default() })
+                .expect("a building");
             // A spot of the tour, and one so far east of it that it cannot be the same room.
             scene.route.samples().iter().step_by(150).any(|[x, y]| {
                 let here = ranges(&scene, Point::new(*x, *y, 0.6));
@@ -388,7 +391,7 @@ fn every_place_can_be_registered_in() {
 #[test]
 fn the_map_is_written_as_pcd() {
     let mut file = Vec::new();
-    write::pcd(simulation(), &mut file).expect("written");
+    write::pcd(simulation(), MapChange::default(), &mut file).expect("written");
     let end = b"DATA binary\n";
     let at = file.windows(end.len()).position(|w| w == end).expect("a header") + end.len();
     let header = std::str::from_utf8(&file[..at]).expect("text");
@@ -440,7 +443,7 @@ fn a_file_of_levels_must_be_complete() {
     assert!(error(YAML.replace("dropout: 0.02", "dropout: 0.02\ndropuot: 1")).contains("dropuot"));
     assert!(error(YAML.replace("dropout: 0.02", "dropout: [1]")).contains("dropout"));
     let none = Levels::default().lidar("hdl64").err().map(|e| e.to_string()).unwrap_or_default();
-    assert!(none.contains("'hdl64'; known are os1-64, vlp16, xt32"), "{none}");
+    assert!(none.contains("'hdl64'; known are os1-64, os1-64-2048, vlp16, xt32"), "{none}");
 }
 
 #[test]
@@ -453,4 +456,86 @@ fn a_camera_looks_ahead() {
     let off = Rigid::translation(0.0, 0.0, 2.0) * Point::origin();
     let [u, v] = pixel(camera.project(&off).expect("in the image"));
     assert!((u - 367.215).abs() < 1e-9 && (v - 248.375).abs() < 1e-9);
+}
+
+/// With few points in its map.
+fn departing(departure: Departure, faults: &[&str]) -> Simulation {
+    let faults = faults.iter().map(|f| f.parse().expect("a fault")).collect();
+    let options = Options { departure, faults, ..options(Place::Building, 4) };
+    Simulation::new(options).expect("a building")
+}
+
+#[test]
+fn a_drive_begins_where_it_is_told_and_goes_the_other_way() {
+    let begin = |share: f64, reverse| Departure { begin: Some(share), reverse, stand: 0.0 };
+    let forth = departing(begin(0.25, false), &[]);
+    let back = departing(begin(0.25, true), &[]);
+    let route = &forth.scene().route;
+    let [x, y] = route.spot(0.25 * route.length());
+    for simulation in [&forth, &back] {
+        let at = simulation.motion().pose(0.0).translation.vector;
+        assert!((at.x - x).abs() < 1e-6 && (at.y - y).abs() < 1e-6, "{at} {x} {y}");
+    }
+    let ahead = |simulation: &Simulation| simulation.motion().pose(0.0).rotation * Vector::x();
+    assert!(ahead(&forth).dot(&ahead(&back)) < -0.999);
+    let driven = |s: &Simulation| s.motion().pose(0.0).inverse() * s.motion().pose(0.3);
+    assert!(driven(&back).translation.x > 0.2);
+}
+
+#[test]
+fn a_robot_that_stands_first_drives_afterwards() {
+    let simulation = departing(Departure { stand: 2.0, ..Departure::default() }, &[]);
+    let motion = simulation.motion();
+    assert_eq!(motion.pose(0.0), motion.pose(2.0));
+    let gone = motion.pose(0.0).inverse() * motion.pose(3.0);
+    assert!((0.3..1.5).contains(&gone.translation.vector.norm()), "{gone}");
+}
+
+#[test]
+fn twin_rooms_are_named_and_the_route_enters_both() {
+    let simulation = departing(Departure::default(), &["identical-rooms"]);
+    let scene = simulation.scene();
+    let twins = scene.twins.expect("two rooms");
+    let along = twins.map(|room| scene.route.deepest_in(room).expect("a way into it"));
+    for (room, along) in twins.iter().zip(along) {
+        let [x, y] = scene.route.spot(along);
+        let [x0, x1, y0, y1] = *room;
+        assert!((x0..x1).contains(&x) && (y0..y1).contains(&y), "{room:?} {x} {y}");
+    }
+    assert!((twins[0][1] - twins[0][0] - twins[1][1] + twins[1][0]).abs() < 1e-9);
+}
+
+#[test]
+fn clouds_can_be_empty_or_show_nothing_but_ground() {
+    let simulation = departing(Departure::default(), &["empty@0,0.5", "only-ground@1,0.5"]);
+    assert!(simulation.cloud(0).returns.is_empty());
+    let ground = simulation.cloud(5).returns;
+    assert!(ground.len() > 1000 && ground.iter().all(|r| r.surface.z.abs() < 1e-9));
+    assert!(simulation.cloud(10).returns.iter().any(|r| r.surface.z > 1.0));
+}
+
+#[test]
+fn an_outdoor_place_can_have_more_streets() {
+    let scene =
+        Scene::new(Place::Outdoor, 3, Layout { blocks: [3, 2], ..Layout::default() }).expect("a place");
+    let small = Scene::new(Place::Outdoor, 3, Layout::default()).expect("a place");
+    assert!(scene.route.length() > 2.5 * small.route.length());
+    assert!(scene.route.samples().iter().all(|[x, y]| scene.world.clearance(*x, *y, 1.9) > 0.3));
+}
+
+#[test]
+fn a_wrong_map_is_mirrored_or_of_another_size() {
+    let points = |change: MapChange| {
+        let mut file = Vec::new();
+        write::pcd(simulation(), change, &mut file).expect("written");
+        let data = b"DATA binary\n";
+        let at = file.windows(data.len()).position(|w| w == data).expect("a header") + data.len();
+        let number =
+            |k: usize| f32::from_le_bytes(file[at + 4 * k..at + 4 * k + 4].try_into().expect("four"));
+        [0, 1, 2].map(|k| f64::from(number(k)))
+    };
+    let right = points(MapChange::default());
+    let changed = points(MapChange { scale: 1.1, mirror: true });
+    let expected = [-1.1 * right[0], 1.1 * right[1], 1.1 * right[2]];
+    assert!(changed.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{changed:?} {expected:?}");
 }

@@ -28,7 +28,7 @@ mod problem;
 mod refine;
 mod relative;
 mod result;
-mod rotation;
+pub(crate) mod rotation;
 mod sampler;
 mod scene;
 mod search;

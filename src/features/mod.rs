@@ -10,6 +10,7 @@ mod cloud;
 mod deskew;
 mod fpfh;
 mod front_end;
+pub mod matching;
 mod neighbours;
 mod normals;
 mod voxel;

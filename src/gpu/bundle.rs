@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 const MAIN: &str = "all.cu";
 /// The sources; the first is compiled and includes the others.
-const SOURCES: [(&str, &str); 20] = [
+const SOURCES: [(&str, &str); 21] = [
     (MAIN, include_str!("../../kernels/all.cu")),
     ("common.cuh", include_str!("../../kernels/common.cuh")),
     ("fog.cu", include_str!("../../kernels/fog.cu")),
@@ -40,6 +40,7 @@ const SOURCES: [(&str, &str); 20] = [
     ("absolute.cuh", include_str!("../../kernels/absolute.cuh")),
     ("relative.cuh", include_str!("../../kernels/relative.cuh")),
     ("estimate.cu", include_str!("../../kernels/estimate.cu")),
+    ("matching.cu", include_str!("../../kernels/matching.cu")),
 ];
 const REGISTRATION: Program = Program { sources: &SOURCES, options: &[] };
 /// Header of all kernels.

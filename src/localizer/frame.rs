@@ -26,7 +26,8 @@ pub struct Frame {
     pub sensor_frame: String,
     /// Rows in the message.
     pub correspondences: usize,
-    /// Rows that were used, after the unusable and the superfluous ones were dropped.
+    /// Rows that were used, after the unusable and the superfluous ones were dropped. Of raw clouds: points that
+    /// passed the filters.
     pub after_filter: usize,
     /// What was found; of no meaning unless `registered`.
     pub facts: Facts,

@@ -35,7 +35,7 @@ pub use initial_pose::{InitialPoseError, PoseSample, Prior};
 pub use input::Input;
 pub use per_input::PerInput;
 pub use queue::{Pending, Queue};
-pub use scans::{Mode, StageTimes as ScanTimes};
+pub use scans::{Engine, Mode, PlaceCandidate, StageTimes as ScanTimes};
 pub use stages::Stages;
 pub use state::Missing;
 
@@ -65,13 +65,14 @@ impl Localizer {
     /// `camera.max_correspondences`.
     pub fn new(params: &Params) -> Result<Self, BackendError> {
         let (registrar, estimator) = (Registrar::new(params)?, Estimator::new(params)?);
-        Ok(Self { registrar, estimator, scans: Scans::new(), state: State::new(params) })
+        Ok(Self { registrar, estimator, scans: Scans::new(params), state: State::new(params) })
     }
 
     /// Takes new values of the live parameters. Those read at start keep their values, whatever
     /// is given here.
     pub fn set_params(&mut self, params: &Params) {
         self.state.set_params(params);
+        self.scans.set_params(&self.state.params);
     }
 
     /// The transforms, to be filled by whoever hears `/tf` and `/tf_static`. Lock it for one
@@ -83,7 +84,11 @@ impl Localizer {
     /// Tells the time. Back by more than a second: all that moves in tf, the last accepted pose
     /// and the initial pose are forgotten, the generation goes up. True if that happened.
     pub fn clock(&mut self, now: Stamp) -> bool {
-        self.state.clock(now)
+        let jumped = self.state.clock(now);
+        if jumped {
+            self.scans.reset();
+        }
+        jumped
     }
 
     /// Whether the transforms that a message needs, and the calibration of its camera, are known: the caller may
@@ -94,9 +99,13 @@ impl Localizer {
 
     /// Takes the map that raw clouds are localized in, in place of the one before. What was known of the pose is
     /// forgotten, the generation goes up.
-    pub fn set_map(&mut self, map: Arc<Map>) {
-        self.scans.set_map(map);
+    ///
+    /// # Errors
+    /// What works on a map could not be started; the map before stays.
+    pub fn set_map(&mut self, map: Arc<Map>) -> Result<(), BackendError> {
+        self.scans.set_map(map, &self.state.params)?;
         self.state.reset();
+        Ok(())
     }
 
     /// The map that raw clouds are localized in.
@@ -112,15 +121,26 @@ impl Localizer {
     /// Localizes by one message (CDR bytes); `now` is the time of the ROS clock.
     pub fn handle(&mut self, input: Input, cdr: &[u8], now: Stamp) -> &Frame {
         let state = &mut self.state;
-        if let Some(mount) = state.prepare(input, cdr, now, self.scans.map().is_some()) {
+        let (generation, has_map) = (state.generation, self.scans.map().is_some());
+        let prepared = state.prepare(input, cdr, now, has_map);
+        if state.generation != generation {
+            // The clock has jumped.
+            self.scans.reset();
+        }
+        if let Some(mount) = prepared {
             let (problems, params) = (&state.problems, &state.params);
             let found: Found = match input {
                 Input::Points3d3d => self.registrar.register(&problems.points, params).into(),
                 Input::Sights2d3d => self.estimator.absolute(&problems.sights, params).into(),
                 Input::Sights2d2d => self.estimator.relative(&problems.pairs, params).into(),
-                Input::Points => self.scans.localize(),
+                Input::Points => {
+                    self.scans.localize(&problems.cloud, &mount.at(state.frame.stamp), &mut self.registrar)
+                }
             };
             state.conclude(&found, &mount);
+        }
+        if input == Input::Points {
+            state.frame.mode = Some(self.scans.mode());
         }
         state.channels.answered(input, state.frame.status);
         &state.frame
@@ -172,7 +192,11 @@ impl Localizer {
         pose: &PoseSample,
         now: Stamp,
     ) -> Result<(), InitialPoseError> {
-        self.state.set_initial_pose(frame, stamp, pose, now)
+        self.state.set_initial_pose(frame, stamp, pose, now)?;
+        if let Some(prior) = &self.state.prior {
+            self.scans.hint(&prior.map_t_base, &prior.covariance, prior.stamp);
+        }
+        Ok(())
     }
 
     /// The initial pose, carried along by odometry and by accepted poses.

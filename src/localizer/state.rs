@@ -6,10 +6,12 @@ use super::covariance;
 use super::found::Found;
 use super::frame::{is_finite, Frame, Pose, RelativePose, TfOut};
 use super::initial_pose::{InitialPoseError, PoseSample, Prior};
+use super::scans::At;
 use super::transforms::{TransformBuffer, TransformError};
 use super::Input;
 use crate::estimation::{AbsoluteProblem, RelativeProblem};
-use crate::geometry::{Rigid, Vector};
+use crate::features::{self, Body, Filters, RawCloud, Timing};
+use crate::geometry::{Point, Rigid, Vector};
 use crate::messages::correspondences::CorrespondenceView;
 use crate::messages::point_cloud::PointCloudView;
 use crate::messages::sights::{AbsoluteView, RelativeView, Thresholds};
@@ -24,6 +26,10 @@ use std::time::Instant;
 
 /// A clock or stamp that goes back by more than this has jumped, seconds.
 const JUMP_SEC: f64 = 1.0;
+/// Longest sweep of a sensor, s.
+const MAX_SWEEP: f64 = 1.5;
+/// Time between poses within a sweep, s.
+const PART: f64 = 0.01;
 
 /// All but what computes, so that a result can be borrowed from it while this changes.
 pub(super) struct State {
@@ -32,6 +38,10 @@ pub(super) struct State {
     cameras: Cameras,
     names: Names,
     pub(super) problems: Problems,
+    /// Poses of the sensor during a sweep.
+    path: Vec<(f64, Rigid)>,
+    /// Seconds from the stamp of the last sweep to its end.
+    sweep_end: f64,
     pub(super) frame: Frame,
     pub(super) channels: Channels,
     /// What is counted beside the inputs.
@@ -48,6 +58,7 @@ pub(super) struct Problems {
     pub points: Problem,
     pub sights: AbsoluteProblem,
     pub pairs: RelativeProblem,
+    pub cloud: RawCloud,
 }
 
 /// The newest accepted pose in the map.
@@ -74,6 +85,13 @@ pub(super) struct Mount {
     odom_t_base: Option<Rigid>,
 }
 
+impl Mount {
+    /// What raw clouds need of it.
+    pub(super) fn at(&self, stamp: Stamp) -> At {
+        At { stamp, base_t_sensor: self.base_t_sensor, odom_t_base: self.odom_t_base }
+    }
+}
+
 impl State {
     pub(super) fn new(params: &Params) -> Self {
         let names = Names {
@@ -92,7 +110,10 @@ impl State {
                 points: Problem::with_capacity(rows(points)),
                 sights: AbsoluteProblem::with_capacity(rows(sights)),
                 pairs: RelativeProblem::with_capacity(rows(sights)),
+                cloud: RawCloud::default(),
             },
+            path: Vec::new(),
+            sweep_end: 0.0,
             frame: Frame::default(),
             channels: Channels::default(),
             counters: Counters::default(),
@@ -207,7 +228,11 @@ impl State {
         if !self.active {
             return Ok(());
         }
-        self.mount(input, cloud.frame, stamp)?;
+        let mount = self.mount(input, cloud.frame, stamp)?;
+        if input == Input::Points && self.params.scan.deskew && mount.odom_t_base.is_some() {
+            // The motion until the end of the sweep, which takes as long as the one before.
+            self.mount(input, cloud.frame, stamp.plus(self.sweep_end))?;
+        }
         if matches!(input, Input::Points3d3d | Input::Points) || self.cameras.get(cloud.frame).is_some() {
             return Ok(());
         }
@@ -258,7 +283,11 @@ impl State {
             Ok(mount) => mount,
             Err(error) => return self.refuse(Status::MissingTf, Counter::RefusedMissingTf, &error),
         };
-        if let Err(error) = self.fill(cloud) {
+        let filled = match input {
+            Input::Points => self.read_cloud(&cloud, &mount),
+            _ => self.fill(cloud),
+        };
+        if let Err(error) = filled {
             let refused = self.refuse_message(&error);
             self.hold();
             return refused;
@@ -322,6 +351,7 @@ impl State {
             known => Ok(known.and_then(Result::ok)),
         };
         let (dropped, truncated, got, need) = match self.frame.input {
+            // Read elsewhere.
             Input::Points => return Ok(()),
             Input::Points3d3d => {
                 let rows = &mut problems.points;
@@ -348,6 +378,53 @@ impl State {
             true => Err(MessageError::TooFew { got, need }),
             false => Ok(()),
         }
+    }
+
+    /// Message -> raw cloud, as if it had been measured at one time.
+    fn read_cloud(&mut self, view: &PointCloudView, mount: &Mount) -> Result<(), MessageError> {
+        let Self { params, problems, .. } = self;
+        let scan = &params.scan;
+        let body = (scan.body_radius > 0.0).then(|| Body {
+            base_t_sensor: mount.base_t_sensor,
+            min: Point::new(-scan.body_radius, -scan.body_radius, f64::NEG_INFINITY),
+            max: Point::new(scan.body_radius, scan.body_radius, f64::INFINITY),
+        });
+        let filters = Filters { min_range: scan.min_range, max_range: scan.max_range, body };
+        let little = params.input.force_little_endian;
+        let dropped = RawCloud::read(view, &filters, little, &mut problems.cloud)?;
+        self.count(Counter::DroppedNonFinite, dropped.non_finite);
+        self.frame.after_filter = self.problems.cloud.points.len();
+        if self.params.scan.deskew && self.problems.cloud.timing == Timing::PerPoint {
+            self.deskew();
+        }
+        Ok(())
+    }
+
+    /// Undoes the motion during the sweep, as far as odometry is known.
+    fn deskew(&mut self) {
+        let times = &self.problems.cloud.times;
+        let (first, last) =
+            times.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), t| (a.min(*t), b.max(*t)));
+        self.sweep_end = last.clamp(0.0, MAX_SWEEP);
+        if !(last - first <= MAX_SWEEP) {
+            return;
+        }
+        self.path.clear();
+        let transforms = lock(&self.transforms);
+        let odom_t_sensor = |seconds: f64| {
+            transforms.lookup(&self.names.odom, &self.frame.sensor_frame, self.frame.stamp.plus(seconds))
+        };
+        let Ok(odom_t_stamp) = odom_t_sensor(0.0) else { return };
+        let parts = ((last - first) / PART).ceil().max(1.0);
+        for i in 0..=parts as usize {
+            let seconds = first + (last - first) * (i as f64 / parts);
+            // Where tf does not reach, the sensor is taken to stand.
+            if let Ok(pose) = odom_t_sensor(seconds) {
+                self.path.push((seconds, odom_t_stamp.inv_mul(&pose)));
+            }
+        }
+        drop(transforms);
+        features::deskew(&mut self.problems.cloud, &self.path);
     }
 
     /// Takes the calibration of a camera.

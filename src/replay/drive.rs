@@ -59,6 +59,9 @@ pub struct Options {
     pub duration: Option<f64>,
     /// The bag is played so many times as fast: with `realtime`, there is so much less time.
     pub rate: f64,
+    /// The pose is forgotten again and again after so many seconds: as many unknown starts. What was heard of
+    /// transforms stays.
+    pub restart_every: Option<f64>,
 }
 
 impl Default for Options {
@@ -73,6 +76,7 @@ impl Default for Options {
             start: 0.0,
             duration: None,
             rate: 1.0,
+            restart_every: None,
         }
     }
 }
@@ -149,6 +153,7 @@ pub fn drive(
         pace: if options.realtime { options.rate } else { 0.0 },
         from,
         total,
+        start: 0,
         arrived: Queue::default(),
         waiting: Queue::default(),
         initial_pose: None,
@@ -171,6 +176,9 @@ pub fn drive(
         }
         end = end.max(now);
         worker.advance(now);
+        if let Some(every) = options.restart_every.filter(|every| *every > 0.0) {
+            worker.restart((now.seconds_since(from) / every).max(0.0) as u32, now);
+        }
         heard += u64::from(message.topic < Input::ALL.len());
         let data = message.data;
         match (Input::ALL.get(message.topic), message.topic) {
@@ -266,6 +274,8 @@ struct Worker<'a, F> {
     pace: f64,
     from: Stamp,
     total: f64,
+    /// Times that the pose was forgotten.
+    start: u32,
     /// Messages that were not yet taken.
     arrived: Queue<Stamp>,
     /// Messages that wait for transforms or for their turn.
@@ -292,6 +302,20 @@ impl<F: FnMut(&FrameRecord, Progress)> Worker<'_, F> {
             true => Some(self.free_at),
             false => self.waiting.until(),
         }
+    }
+
+    /// Begins an unknown start unless it has begun: with nothing that waits, and with no work that goes on.
+    fn restart(&mut self, start: u32, now: Stamp) {
+        if start <= self.start {
+            return;
+        }
+        self.start = start;
+        let old: Vec<_> = self.arrived.drain().chain(self.waiting.drain()).collect();
+        old.into_iter().for_each(|old| self.overwritten(old));
+        self.initial_pose = None;
+        self.has_news = false;
+        self.free_at = now;
+        self.localizer.reset();
     }
 
     /// Something has come.
@@ -358,8 +382,12 @@ impl<F: FnMut(&FrameRecord, Progress)> Worker<'_, F> {
         let started = Instant::now();
         let frame = self.localizer.handle(message.input, &message.cdr, now);
         let seconds = started.elapsed().as_secs_f64();
-        let record = record(frame, message.arrived, seconds * 1e6);
         self.free_at = now.plus(seconds * self.pace);
+        let record = FrameRecord {
+            answered: self.free_at,
+            start: self.start,
+            ..record(frame, message.arrived, seconds * 1e6)
+        };
         let done = now.seconds_since(self.from).clamp(0.0, self.total);
         (self.seen)(&record, Progress { done, total: self.total });
         self.spare.push(message.cdr);
@@ -374,6 +402,8 @@ fn record(frame: &Frame, arrived: Stamp, total_us: f64) -> FrameRecord {
         input: frame.input,
         stamp: if frame.stamp == Stamp::default() { arrived } else { frame.stamp },
         arrived,
+        answered: arrived,
+        start: 0,
         status: frame.status,
         estimate: estimate.map(|pose| Estimate { map_t_base: pose.map_t_base, covariance: pose.covariance }),
         relative: frame.relative.as_ref().map(|pose| pose.reference_t_camera),

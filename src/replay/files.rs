@@ -125,7 +125,7 @@ fn numbers(pose: &Rigid) -> [f64; 7] {
 }
 
 /// The columns of `frames.csv` before the times of the stages, which are `NAME_us`.
-const COLUMNS: [&str; 20] = [
+const COLUMNS: [&str; 22] = [
     "stamp",
     "arrived",
     "status",
@@ -146,6 +146,8 @@ const COLUMNS: [&str; 20] = [
     "log10_false_alarms",
     "margin",
     "mode",
+    "start",
+    "answered",
 ];
 
 fn write_frames(out: &mut impl Write, frames: &[FrameRecord], evaluation: &Evaluation) -> io::Result<()> {
@@ -175,6 +177,7 @@ fn write_frames(out: &mut impl Write, frames: &[FrameRecord], evaluation: &Evalu
         write!(out, ",{},{}", frame.correspondences, frame.inliers)?;
         write!(out, ",{:.3},{:.6}", frame.log10_false_alarms, frame.margin)?;
         write!(out, ",{}", frame.mode.map_or("", Mode::name))?;
+        write!(out, ",{},{}", frame.start, seconds(frame.answered))?;
         write!(out, ",{:.1}", frame.parse_us)?;
         for name in Stages::NAMES {
             match frame.stages.get(name) {

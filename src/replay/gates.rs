@@ -1,6 +1,6 @@
 //! Gates: what a drive has to reach, by itself and beside an earlier one.
 
-use super::metrics::{Angle, Evaluation, Limit, Summary};
+use super::metrics::{AbsoluteError, Angle, Evaluation, Kidnap, Limit, Statistics, Summary};
 use super::result::ResultFile;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,6 +15,27 @@ pub struct Gates {
     pub max_re_deg: Option<f64>,
     /// Smallest recall.
     pub min_recall: Option<MinRecall>,
+    /// Largest root mean square of the distances of the accepted poses from the truth, m.
+    #[serde(default)]
+    pub max_rmse_m: Option<f64>,
+    /// Largest root mean square of their angles to the truth, degrees.
+    #[serde(default)]
+    pub max_rmse_deg: Option<f64>,
+    /// Most accepted poses that are wrong, beyond [`Options::wrong`](super::metrics::Options::wrong).
+    #[serde(default)]
+    pub max_wrong: Option<u64>,
+    /// Smallest share of unknown starts that are localized in time, 0 .. 1.
+    #[serde(default)]
+    pub min_localized: Option<f64>,
+    /// Smallest and largest share of the errors within two standard deviations, for each of the six coordinates.
+    #[serde(default)]
+    pub coverage: Option<[f64; 2]>,
+    /// Longest time until a robot that was carried away is noticed, s.
+    #[serde(default)]
+    pub max_notice_s: Option<f64>,
+    /// Longest time until its pose is right again, s.
+    #[serde(default)]
+    pub max_recover_s: Option<f64>,
     /// Largest 99th percentile of the time to an answer, milliseconds.
     pub max_p99_ms: Option<f64>,
     /// Largest angle of the rotation of an accepted relative pose to the truth, degrees.
@@ -102,6 +123,21 @@ impl Gates {
             let at = limit.map_or(String::new(), |limit| format!(" at {limit}"));
             Verdict::at_least(format!("min_recall{at}"), min.share, recall.map(|recall| recall.share))
         };
+        let rmse = |of: fn(&AbsoluteError) -> Statistics| ate.map(|ate| of(ate).rmse);
+        // Without an accepted pose none is wrong, where there is a truth to say so.
+        let accepted_wrong = || match &summary.wrong {
+            Some(wrong) => Some(wrong.accepted as f64),
+            None => (summary.with_truth > 0).then_some(0.0),
+        };
+        let wrong = |bound: u64| Verdict::at_most("max_wrong", bound as f64, accepted_wrong());
+        let localized = |bound| {
+            let starts = summary.starts.as_ref();
+            let within = starts.map_or(String::new(), |starts| format!(" within {} s", starts.within_s));
+            Verdict::at_least(format!("min_localized{within}"), bound, starts.map(|starts| starts.share))
+        };
+        let coverage =
+            || summary.consistency.iter().flat_map(|c| c.coordinates.iter().map(|[_, two, _]| *two));
+        let longest = |of| longest(summary, of);
         let p99 = |bound| Verdict::at_most("max_p99_ms", bound, p99_ms(summary));
         let relative = summary.relative.as_ref();
         let turn = |bound| {
@@ -122,6 +158,21 @@ impl Gates {
             self.max_te_m.map(te),
             self.max_re_deg.map(re),
             self.min_recall.map(recall),
+            self.max_rmse_m.map(|bound| Verdict::at_most("max_rmse_m", bound, rmse(|ate| ate.translation_m))),
+            self.max_rmse_deg
+                .map(|bound| Verdict::at_most("max_rmse_deg", bound, rmse(|ate| ate.rotation_deg))),
+            self.max_wrong.map(wrong),
+            self.min_localized.map(localized),
+            self.coverage.map(|[low, _]| {
+                let least = coverage().reduce(f64::min);
+                Verdict::at_least("min_coverage at 2 sigma".to_owned(), low, least)
+            }),
+            self.coverage.map(|[_, high]| {
+                Verdict::at_most("max_coverage at 2 sigma", high, coverage().reduce(f64::max))
+            }),
+            self.max_notice_s.map(|bound| Verdict::at_most("max_notice_s", bound, longest(|k| k.noticed_s))),
+            self.max_recover_s
+                .map(|bound| Verdict::at_most("max_recover_s", bound, longest(|k| k.recovered_s))),
             self.max_p99_ms.map(p99),
             self.max_relative_re_deg.map(turn),
             self.max_direction_deg.map(direction),
@@ -134,6 +185,12 @@ impl Gates {
 /// 99th percentile of the time to an answer. None: there was no frame.
 fn p99_ms(summary: &Summary) -> Option<f64> {
     summary.total_ms().filter(|_| summary.frames > 0).map(|ms| ms.p99)
+}
+
+/// The longest of the kidnaps. None: there was none, or one that it never came to.
+fn longest(summary: &Summary, of: fn(&Kidnap) -> Option<f64>) -> Option<f64> {
+    let all: Option<Vec<f64>> = summary.kidnaps.iter().map(of).collect();
+    all?.into_iter().reduce(f64::max)
 }
 
 fn relative_wrong(summary: &Summary) -> Option<f64> {
@@ -229,6 +286,25 @@ pub fn compare(baseline: &ResultFile, now: &Evaluation) -> Vec<Comparison> {
         of("p50, ms", |s| Some(s.total_ms()?.p50), Tolerance::Any),
         of("p99, ms", p99_ms, Tolerance::Grow(TIME, 0.5)),
     ]);
+    if before.starts.is_some() {
+        rows.extend([
+            of("localized starts, share", |s| Some(s.starts.as_ref()?.share), Tolerance::Fall(SHARE)),
+            of("wrong starts", |s| Some(s.starts.as_ref()?.wrong as f64), Tolerance::Rise(0.0)),
+            of(
+                "start to first pose p50, s",
+                |s| Some(s.starts.as_ref()?.first_s?.p50),
+                Tolerance::Grow(TIME, 0.1),
+            ),
+        ]);
+    }
+    if !before.kidnaps.is_empty() {
+        let mut row = |metric: &str, kidnap: fn(&Kidnap) -> Option<f64>| {
+            let [before, after] = [before, after].map(|summary| longest(summary, kidnap));
+            rows.push(Comparison::new(metric.to_owned(), before, after, Tolerance::Grow(0.0, 0.5)));
+        };
+        row("kidnapped to noticed, s", |kidnap| kidnap.noticed_s);
+        row("kidnapped to recovered, s", |kidnap| kidnap.recovered_s);
+    }
     if let Some(relative) = &before.relative {
         rows.extend(relative.recall.iter().map(|recall| {
             let value = now.relative_recall(recall.limit).map(|recall| recall.share);

@@ -25,6 +25,10 @@ pub struct FrameRecord {
     pub stamp: Stamp,
     /// When the bag recorded it: the time of the replay.
     pub arrived: Stamp,
+    /// When the answer was there, in the time of the replay. Unless it is one in real time, an answer takes no time.
+    pub answered: Stamp,
+    /// How often the pose was forgotten before, by [`Options::restart_every`](super::drive::Options::restart_every).
+    pub start: u32,
     /// The outcome.
     pub status: Status,
     /// The pose in the map, if one was accepted.

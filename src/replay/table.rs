@@ -1,7 +1,10 @@
 //! The numbers of a drive as lines of text.
 
 use super::gates::Comparison;
-use super::metrics::{InputSummary, RelativeSummary, StageLatency, Statistics, EXPECTED};
+use super::metrics::{
+    Consistency, InputSummary, Kidnap, ModeLatency, RelativeSummary, StageLatency, Starts, Statistics,
+    EXPECTED,
+};
 use super::result::ResultFile;
 use std::fmt::{self, Write};
 
@@ -49,6 +52,10 @@ fn write_all(out: &mut String, result: &ResultFile) -> fmt::Result {
     if let Some(wrong) = &summary.wrong {
         writeln!(out, "wrong       {} accepted beyond {}", wrong.accepted, wrong.limit)?;
     }
+    if let Some(all) = &summary.starts {
+        starts(out, all)?;
+    }
+    summary.kidnaps.iter().try_for_each(|kidnap| kidnapped(out, kidnap))?;
     if let Some(ate) = &summary.ate {
         errors(out, "ATE", &ate.translation_m, &ate.rotation_deg)?;
     }
@@ -67,6 +74,7 @@ fn write_all(out: &mut String, result: &ResultFile) -> fmt::Result {
             let (got, right) = (percent(shares), percent(EXPECTED));
             writeln!(out, "{name:11} {got} % within 1 2 3 sigma (right: {right})")?;
         }
+        coordinates(out, c)?;
     }
     if let Some(r) = &summary.relative {
         relative(out, r)?;
@@ -74,6 +82,9 @@ fn write_all(out: &mut String, result: &ResultFile) -> fmt::Result {
     match summary.inputs.as_slice() {
         inputs @ [_, _, ..] => inputs.iter().try_for_each(|one| input(out, one))?,
         _ => latency(out, "ms", &summary.latency)?,
+    }
+    if summary.modes.len() > 1 {
+        summary.modes.iter().try_for_each(|mode| by_mode(out, mode))?;
     }
     for Comparison { metric, baseline, value, bound, passed } in &result.comparison {
         let word = if *passed { "" } else { " REGRESSION" };
@@ -85,6 +96,41 @@ fn write_all(out: &mut String, result: &ResultFile) -> fmt::Result {
         writeln!(out, "gate {verdict}")?;
     }
     Ok(())
+}
+
+fn starts(out: &mut String, s: &Starts) -> fmt::Result {
+    let (count, localized, share) = (s.count, s.localized, 100.0 * s.share);
+    writeln!(out, "starts      {count}: {share:.2} % ({localized}) right within {} s", s.within_s)?;
+    writeln!(
+        out,
+        "            {} with a wrong pose beyond {}, {} without a pose",
+        s.wrong, s.limit, s.never
+    )?;
+    s.first_s.map_or(Ok(()), |p| {
+        let (p50, p95, p99, max) = (p.p50, p.p95, p.p99, p.max);
+        writeln!(out, "first pose  s   p50 {p50:.2}, p95 {p95:.2}, p99 {p99:.2}, max {max:.2}")
+    })
+}
+
+fn kidnapped(out: &mut String, kidnap: &Kidnap) -> fmt::Result {
+    let after = |seconds: Option<f64>| seconds.map_or("never".to_owned(), |s| format!("after {s:.2} s"));
+    let Kidnap { at_s, far_m, wrong, .. } = kidnap;
+    let (noticed, recovered) = (after(kidnap.noticed_s), after(kidnap.recovered_s));
+    writeln!(
+        out,
+        "kidnapped   at {at_s:.1} s, {far_m:.1} m: noticed {noticed}, right {recovered}, {wrong} wrong accepted"
+    )
+}
+
+/// Shares within 2 sigma.
+fn coordinates(out: &mut String, c: &Consistency) -> fmt::Result {
+    let [x, y, z, rx, ry, rz] = c.coordinates.map(|[_, two, _]| 100.0 * two);
+    writeln!(out, "2 sigma, %  x {x:.1}, y {y:.1}, z {z:.1}, rotation x {rx:.1}, y {ry:.1}, z {rz:.1}")
+}
+
+fn by_mode(out: &mut String, ModeLatency { mode, frames, ms }: &ModeLatency) -> fmt::Result {
+    let (p50, p95, p99, max) = (ms.p50, ms.p95, ms.p99, ms.max);
+    writeln!(out, "{mode:11} {p50:9.3} {p95:9.3} {p99:9.3} {max:9.3}  ({frames} frames)")
 }
 
 fn relative(out: &mut String, r: &RelativeSummary) -> fmt::Result {

@@ -73,7 +73,9 @@ impl Plan {
         let [length, width, height] = self.size;
         let world = World::new([length, width], Some(height), self.solids);
         let areas: Vec<Area> = self.rooms.iter().copied().chain([self.corridor; 4]).collect();
-        Scene::checked(world, route, &areas, &mut self.random)
+        let twins =
+            copied.and_then(|[first, second]| Some([*self.rooms.get(first)?, *self.rooms.get(second)?]));
+        Some(Scene { twins, ..Scene::checked(world, route, &areas, &mut self.random)? })
     }
 
     /// The furniture of one room in another one. What the tour touches there is noticed later.

@@ -18,6 +18,10 @@ pub enum FaultKind {
     NoCamera,
     /// Many points of sweeps and correspondences are not a number.
     Nan,
+    /// Sweeps have no points.
+    Empty,
+    /// Sweeps show level ground and nothing else, as on an open field.
+    OnlyGround,
     /// The robot stands still: nothing tells the direction to an earlier view.
     Stop,
     /// The robot is carried to another place on its route.
@@ -30,13 +34,15 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::ClockJump,
         Self::NoLidar,
         Self::NoOdometry,
         Self::NoImu,
         Self::NoCamera,
         Self::Nan,
+        Self::Empty,
+        Self::OnlyGround,
         Self::Stop,
         Self::Kidnap,
         Self::IdenticalRooms,
@@ -52,6 +58,8 @@ impl FaultKind {
             Self::NoImu => "no-imu",
             Self::NoCamera => "no-camera",
             Self::Nan => "nan",
+            Self::Empty => "empty",
+            Self::OnlyGround => "only-ground",
             Self::Stop => "stop",
             Self::Kidnap => "kidnap",
             Self::IdenticalRooms => "identical-rooms",
@@ -84,7 +92,7 @@ pub struct Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// No such fault.
-    #[error("no fault '{0}'; known are clock-jump, no-lidar, no-odometry, no-imu, no-camera, nan, stop, kidnap, identical-rooms, changed-map")]
+    #[error("no fault '{0}'; known are clock-jump, no-lidar, no-odometry, no-imu, no-camera, nan, empty, only-ground, stop, kidnap, identical-rooms, changed-map")]
     Kind(String),
     /// Not a number, or negative.
     #[error("'{0}': a time in seconds, zero or more, is needed")]
@@ -158,6 +166,11 @@ impl Faults {
             .iter()
             .filter(|(k, from, to)| *k == FaultKind::ClockJump && (*from..*to).contains(&seconds));
         jumps.count() as f64 * self.levels.clock_jump
+    }
+
+    /// How long the robot brakes before it stands, s.
+    pub fn braking(&self) -> f64 {
+        self.levels.braking
     }
 
     /// When the robot stops and drives on, s, and how long it brakes.

@@ -31,11 +31,11 @@ use camera::{Camera, CameraModel, CameraOptions, Scenery, View};
 use faults::{Fault, FaultKind, Faults};
 use levels::{Levels, LidarLevels};
 use matching::{FeatureMap, Match, Wanted};
-use motion::{Imu, ImuSample, Motion, Odometry, Tick};
+use motion::{Departure, Imu, ImuSample, Motion, Odometry, Tick};
 use nalgebra::{Quaternion, Translation3, UnitQuaternion};
 use random::{Purpose, Random};
 use rayon::prelude::*;
-use scene::{Place, Scene};
+use scene::{Layout, Place, Scene};
 use sensors::{Lidar, People, Return};
 use world::World;
 
@@ -67,6 +67,10 @@ pub struct Options {
     pub seed: u64,
     /// Where.
     pub place: Place,
+    /// Blocks of houses of an outdoor place: columns, rows.
+    pub blocks: [usize; 2],
+    /// How the drive begins.
+    pub departure: Departure,
     /// Length of the drive, s; when the route is done, it goes around again.
     pub duration: f64,
     /// Sweeps per second, Hz.
@@ -100,6 +104,8 @@ impl Default for Options {
         Self {
             seed: 1,
             place: Place::Building,
+            blocks: Layout::default().blocks,
+            departure: Departure::default(),
             duration: 20.0,
             rate: 10.0,
             correspondences: 1500,
@@ -197,7 +203,8 @@ impl Simulation {
         if twins && options.place != Place::Building {
             return Err(SimulateError::NoRooms);
         }
-        let scene = Scene::new(options.place, seed, twins).ok_or(SimulateError::Place(seed))?;
+        let layout = Layout { twins, blocks: options.blocks };
+        let scene = Scene::new(options.place, seed, layout).ok_or(SimulateError::Place(seed))?;
         let lidar = Lidar::new(options.lidar, levels, seed);
         let base_t_lidar = mount(&levels.mount);
         let map = survey(&scene, &lidar, &base_t_lidar, &options);
@@ -213,7 +220,13 @@ impl Simulation {
         };
         Ok(Self {
             people: People::new(options.people, &scene.walkways, levels, seed),
-            motion: Motion::new(scene.route.clone(), levels.place(options.place).speed, &faults, seed),
+            motion: Motion::new(
+                &scene.route,
+                levels.place(options.place).speed,
+                &options.departure,
+                &faults,
+                seed,
+            ),
             options,
             scene,
             changed,
@@ -309,17 +322,23 @@ impl Simulation {
     pub fn cloud(&self, index: usize) -> Cloud {
         let mut random = Random::new(self.options.seed, Purpose::Cloud, index as u64);
         let start = self.seconds(index);
+        let failing = |kind| self.faults.active(kind, start);
         let mut returns = Vec::new();
+        if failing(FaultKind::Empty) {
+            return Cloud { stamp: self.stamp(start), returns };
+        }
+        let field = failing(FaultKind::OnlyGround).then(World::open_field);
+        let world = field.as_ref().unwrap_or(self.world());
         let mut people = Vec::new();
         for firing in 0..self.lidar.firings() {
             let seconds = start + self.firing_time(firing);
             let map_t_base = self.motion.pose(seconds);
             // Every hundredth of a turn they have gone a millimetre.
-            if firing % (self.lidar.firings() / 100).max(1) == 0 {
+            if field.is_none() && firing % (self.lidar.firings() / 100).max(1) == 0 {
                 people = self.people_at(seconds, &map_t_base);
             }
             let map_t_lidar = map_t_base * self.base_t_lidar;
-            self.lidar.fire(self.world(), &people, &map_t_lidar, firing, &mut random, &mut returns);
+            self.lidar.fire(world, &people, &map_t_lidar, firing, &mut random, &mut returns);
         }
         Cloud { stamp: self.stamp(start), returns }
     }
@@ -396,6 +415,12 @@ fn check(options: &Options) -> Result<(), SimulateError> {
     within("rate", options.rate, 0.1, 50.0, "0.1 .. 50 Hz")?;
     within("correspondences", options.correspondences as f64, 3.0, 32768.0, "3 .. 32768")?;
     within("inlier rate", options.inlier_rate, 0.0, 1.0, "0 .. 1")?;
+    for blocks in options.blocks {
+        within("blocks", blocks as f64, 1.0, 12.0, "1 .. 12")?;
+    }
+    let Departure { begin, stand, .. } = options.departure;
+    within("begin", begin.unwrap_or(0.0), 0.0, 1.0, "0 .. 1")?;
+    within("stand", stand, 0.0, 86_400.0, "0 .. 86400 s")?;
     within("people", options.people as f64, 0.0, 64.0, "0 .. 64")?;
     // The levels that decide how much work it is.
     let (levels, lidar) = (&options.levels, &options.lidar);

@@ -7,6 +7,17 @@ use super::route::Route;
 use super::{mount, planar};
 use crate::geometry::{Rigid, Vector};
 
+/// How a drive begins.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Departure {
+    /// How far along the route, as a share of its length; none: anywhere, by the seed.
+    pub begin: Option<f64>,
+    /// The route is driven the other way.
+    pub reverse: bool,
+    /// The robot stands so long first, s.
+    pub stand: f64,
+}
+
 /// How the robot moves along its route, around it again and again.
 #[derive(Debug, Clone)]
 pub struct Motion {
@@ -34,10 +45,21 @@ fn delay(seconds: f64, (from, to, braking): (f64, f64, f64)) -> f64 {
 }
 
 impl Motion {
-    pub(super) fn new(route: Route, speed: f64, faults: &Faults, seed: u64) -> Self {
-        let start = Random::new(seed, Purpose::Route, 0).between(0.0, route.length());
-        let kidnaps = faults.kidnaps().map(|(at, share)| (at, share * route.length())).collect();
-        Self { route, start, speed, kidnaps, stops: faults.stops().collect() }
+    pub(super) fn new(route: &Route, speed: f64, departure: &Departure, faults: &Faults, seed: u64) -> Self {
+        let length = route.length();
+        let along = match departure.begin {
+            Some(share) => share * length,
+            None => Random::new(seed, Purpose::Route, 0).between(0.0, length),
+        };
+        let (route, start) = match departure.reverse {
+            true => (route.reversed(), length - along),
+            false => (route.clone(), along),
+        };
+        let kidnaps = faults.kidnaps().map(|(at, share)| (at, share * length)).collect();
+        // It has come to a stand when the drive begins.
+        let braking = faults.braking();
+        let stand = (departure.stand > 0.0).then_some((-braking, departure.stand + braking, braking));
+        Self { route, start, speed, kidnaps, stops: stand.into_iter().chain(faults.stops()).collect() }
     }
 
     /// How far it has been carried so far, m.

@@ -9,47 +9,95 @@ use super::world::{Kind, Solid, World};
 const STREET: f64 = 9.0;
 const PAVEMENT: f64 = 3.0;
 
-pub(super) fn draw(mut random: Random) -> Option<Scene> {
-    let blocks = [random.between(32.0, 44.0), random.between(30.0, 40.0), random.between(22.0, 30.0)];
-    let across = STREET + 2.0 * PAVEMENT;
-    // Two blocks side by side, streets around and between them, a rim of houses outside.
-    let rim = 8.0;
-    let size = [blocks[0] + blocks[1] + 3.0 * across + 2.0 * rim, blocks[2] + 2.0 * across + 2.0 * rim];
-    let west = rim + across;
-    let middle = west + blocks[0];
-    let east = middle + across;
-    let (south, north) = (rim + across, rim + across + blocks[2]);
+/// From a house front to the one across the street, m.
+const ACROSS: f64 = STREET + 2.0 * PAVEMENT;
+/// Depth of the houses around it all, m.
+const RIM: f64 = 8.0;
+
+/// `columns` x `rows` blocks of houses, streets around and between them, a rim of houses outside.
+pub(super) fn draw(mut random: Random, [columns, rows]: [usize; 2]) -> Option<Scene> {
+    let mut edges = |n: usize, range: fn(usize) -> [f64; 2]| {
+        let mut at = RIM;
+        let blocks = (0..n).map(|k| {
+            let [low, high] = range(k);
+            let from = at + ACROSS;
+            at = from + random.between(low, high);
+            [from, at]
+        });
+        (blocks.collect::<Vec<_>>(), at + ACROSS + RIM)
+    };
+    let (xs, length) = edges(columns, |k| if k % 2 == 0 { [32.0, 44.0] } else { [30.0, 40.0] });
+    let (ys, width) = edges(rows, |_| [22.0, 30.0]);
+    let size = [length, width];
+    let blocks = || ys.iter().flat_map(|y| xs.iter().map(move |x| [x[0], x[1], y[0], y[1]]));
     let mut solids = Vec::new();
-    for area in [[west, middle, south, north], [east, east + blocks[1], south, north]] {
+    for area in blocks() {
         houses(&mut solids, area, &mut random);
         pavement(&mut solids, area, &mut random);
     }
-    rim_of_houses(&mut solids, size, rim, &mut random);
-    parked_cars(&mut solids, [[west, middle], [east, east + blocks[1]]], [south, north], &mut random);
-    // Around the eastern block, then around the western one; twice down the street between them.
-    let lane = across / 2.0;
-    let [west_lane, between, east_lane] = [west - lane, middle + lane, east + blocks[1] + lane];
-    let [low, high] = [south - lane, north + lane];
-    let corners = [
-        [between, low],
-        [east_lane, low],
-        [east_lane, high],
-        [between, high],
-        [between, low],
-        [west_lane, low],
-        [west_lane, high],
-        [between, high],
-        [between, low],
-    ];
+    rim_of_houses(&mut solids, size, RIM, &mut random);
+    for y in &ys {
+        parked_cars(&mut solids, &xs, *y, &mut random);
+    }
+    // The middle of the streets before each block, and after the last.
+    let lanes = |blocks: &[[f64; 2]]| -> Vec<f64> {
+        let after = blocks.iter().map(|block| block[1] + ACROSS / 2.0);
+        std::iter::once(RIM + ACROSS / 2.0).chain(after).collect()
+    };
+    let (lanes_x, lanes_y) = (lanes(&xs), lanes(&ys));
+    let crossings = round_the_blocks([columns, rows]);
+    let spot = |[column, row]: [usize; 2]| Some([*lanes_x.get(column)?, *lanes_y.get(row)?]);
+    let corners: Vec<Spot> = crossings.into_iter().filter_map(spot).collect();
     let tour: Vec<Spot> = corners.windows(2).flat_map(|leg| straight(leg[0], leg[1], &mut random)).collect();
     let route = Route::through(&tour);
-    let walks = [
-        [west - PAVEMENT, middle + PAVEMENT, south - PAVEMENT, south],
-        [east - PAVEMENT, east + blocks[1] + PAVEMENT, north, north + PAVEMENT],
-        [middle, east, south, north],
-        [west - across, west, south, north],
-    ];
+    let pavements = blocks().enumerate().map(|(k, [x0, x1, y0, y1])| {
+        let y = if (k % columns + k / columns) % 2 == 0 { [y0 - PAVEMENT, y0] } else { [y1, y1 + PAVEMENT] };
+        [x0 - PAVEMENT, x1 + PAVEMENT, y[0], y[1]]
+    });
+    let between = ys.iter().flat_map(|y| xs.windows(2).map(move |x| [x[0][1], x[1][0], y[0], y[1]]));
+    let west = ys.iter().map(|y| [RIM, RIM + ACROSS, y[0], y[1]]);
+    let walks: Vec<Area> = pavements.chain(between).chain(west).collect();
     Scene::checked(World::new(size, None, solids), route, &walks, &mut random)
+}
+
+/// A closed way around every block: the crossings that it passes. Blocks are visited to and fro, row by row. Of two
+/// neighbours one is gone around to the left and one to the right, so that both pass the street between them in
+/// the same direction; at its end the way turns from one to the other, and back when that one is done. So it
+/// nowhere goes back on itself.
+fn round_the_blocks([columns, rows]: [usize; 2]) -> Vec<[usize; 2]> {
+    let around = |[c, r]: [usize; 2]| match (c + r) % 2 {
+        1 => [[c, r], [c + 1, r], [c + 1, r + 1], [c, r + 1]],
+        _ => [[c, r], [c, r + 1], [c + 1, r + 1], [c + 1, r]],
+    };
+    let block = |k: usize| {
+        let (row, along) = (k / columns, k % columns);
+        [if row % 2 == 0 { columns - 1 - along } else { along }, row]
+    };
+    // From the last one, whose way stands alone: the way of each is put in where it meets the one before.
+    let mut way: Vec<[usize; 2]> = Vec::new();
+    for k in (0..columns * rows).rev() {
+        let own = around(block(k));
+        let meets = |other: usize| {
+            let other = around(block(other));
+            (0..4).find(|&i| other.contains(&own[i]) && other.contains(&own[(i + 3) % 4]))
+        };
+        let start = match k.checked_sub(1) {
+            Some(before) => meets(before),
+            None => meets((k + 1).min(columns * rows - 1)),
+        };
+        let joint = way.first().copied();
+        let mut round = Vec::new();
+        for i in 0..=4 {
+            let crossing = own[(start.unwrap_or(0) + i) % 4];
+            if i > 0 && Some(crossing) == joint {
+                round.append(&mut way);
+            } else {
+                round.push(crossing);
+            }
+        }
+        way = round;
+    }
+    way
 }
 
 /// Points along a leg, well before and after its corners, a little to either side.
@@ -171,8 +219,8 @@ fn pavement(solids: &mut Vec<Solid>, [x0, x1, y0, y1]: Area, random: &mut Random
 }
 
 /// Cars at the kerbs of the blocks, in line with the street.
-fn parked_cars(solids: &mut Vec<Solid>, blocks: [[f64; 2]; 2], rows: [f64; 2], random: &mut Random) {
-    for [from, to] in blocks {
+fn parked_cars(solids: &mut Vec<Solid>, blocks: &[[f64; 2]], rows: [f64; 2], random: &mut Random) {
+    for &[from, to] in blocks {
         for (kerb, side) in [(rows[0] - PAVEMENT, -1.0), (rows[1] + PAVEMENT, 1.0)] {
             let mut x = from + 3.0;
             while x < to - 3.0 {
@@ -187,6 +235,29 @@ fn parked_cars(solids: &mut Vec<Solid>, blocks: [[f64; 2]; 2], rows: [f64; 2], r
                 }
                 x += random.between(5.4, 8.0);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_way_passes_every_street_and_never_turns_back() {
+        for size in [[1, 1], [2, 1], [1, 3], [2, 2], [3, 2], [5, 5]] {
+            let way = round_the_blocks(size);
+            assert_eq!(way.first(), way.last());
+            let legs: Vec<_> = way.windows(2).map(|leg| [leg[0], leg[1]]).collect();
+            let adjacent = |[a, b]: &[[usize; 2]; 2]| a[0].abs_diff(b[0]) + a[1].abs_diff(b[1]) == 1;
+            assert!(legs.iter().all(adjacent), "{size:?}: {way:?}");
+            let next = legs.iter().cycle().skip(1);
+            assert!(legs.iter().zip(next).all(|(a, b)| *b != [a[1], a[0]]), "{size:?}: {way:?}");
+            let streets: BTreeSet<_> = legs.iter().map(|[a, b]| [a.min(b), a.max(b)]).collect();
+            let [columns, rows] = size;
+            assert_eq!(streets.len(), columns * (rows + 1) + rows * (columns + 1), "{size:?}");
+            assert_eq!(legs.len(), 4 * columns * rows);
         }
     }
 }

@@ -60,6 +60,24 @@ impl Route {
         Self { samples, lengths }
     }
 
+    /// The same path the other way; it begins at the same point.
+    pub(super) fn reversed(&self) -> Self {
+        let (total, mut samples) = (self.length(), self.samples.clone());
+        let first = samples.len().min(1);
+        samples[first..].reverse();
+        let lengths = self.lengths.iter().rev().map(|length| total - length).collect();
+        Self { samples, lengths }
+    }
+
+    /// The sample of the path that lies deepest within a rectangle of floor (x from, x to, y from, y to): how far
+    /// along the path it is, m. None: the path does not enter it.
+    pub fn deepest_in(&self, [x0, x1, y0, y1]: [f64; 4]) -> Option<f64> {
+        let depth = |[x, y]: Spot| (x - x0).min(x1 - x).min(y - y0).min(y1 - y);
+        let samples = self.samples.iter().zip(&self.lengths).map(|(spot, along)| (depth(*spot), *along));
+        let deepest = samples.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)))?;
+        (deepest.0 > 0.0).then_some(deepest.1)
+    }
+
     /// Length of the whole loop, m.
     pub fn length(&self) -> f64 {
         self.lengths.last().copied().unwrap_or(0.0)

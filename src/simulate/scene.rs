@@ -39,18 +39,35 @@ pub struct Scene {
     pub route: Route,
     /// Straight ways on which people walk to and fro.
     pub walkways: Vec<[Spot; 2]>,
+    /// The two rooms that are the same in all they hold, if there are such.
+    pub twins: Option<[Area; 2]>,
+}
+
+/// What is asked of a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// A building with two rooms that are the same in all they hold.
+    pub twins: bool,
+    /// Blocks of houses of an outdoor place: columns, rows.
+    pub blocks: [usize; 2],
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self { twins: false, blocks: [2, 1] }
+    }
 }
 
 impl Scene {
-    /// The place of a seed; `twins` gives a building two rooms that are the same in all they hold.
-    /// Plans whose tour would touch something are drawn again; `None` if none of a hundred is good.
-    pub fn new(place: Place, seed: u64, twins: bool) -> Option<Self> {
+    /// The place of a seed. Plans whose tour would touch something are drawn again; `None` if none of a hundred is
+    /// good.
+    pub fn new(place: Place, seed: u64, layout: Layout) -> Option<Self> {
         (0..100).find_map(|attempt| {
             let random = Random::new(seed, Purpose::Scene, attempt);
             match place {
-                Place::Building => Plan::draw(random, twins).finish(),
+                Place::Building => Plan::draw(random, layout.twins).finish(),
                 Place::Warehouse => warehouse::draw(random),
-                Place::Outdoor => outdoor::draw(random),
+                Place::Outdoor => outdoor::draw(random, layout.blocks),
                 Place::Tunnel => tunnel::draw(random),
             }
         })
@@ -58,7 +75,7 @@ impl Scene {
 
     /// Draws walkways within the areas, and looks whether the tour is free.
     pub(super) fn checked(world: World, route: Route, areas: &[Area], random: &mut Random) -> Option<Self> {
-        let free = route.samples().iter().all(|[x, y]| world.clearance(*x, *y, HEADROOM) > ROBOT_CLEARANCE);
+        let free = route.samples().iter().all(|[x, y]| world.is_clear(*x, *y, HEADROOM, ROBOT_CLEARANCE));
         if !free {
             return None;
         }
@@ -70,14 +87,14 @@ impl Scene {
             let at = |w: f64, i: usize| way[0][i] + w * (way[1][i] - way[0][i]);
             let length = ((at(1.0, 0) - at(0.0, 0)).powi(2) + (at(1.0, 1) - at(0.0, 1)).powi(2)).sqrt();
             let mut free = (0..=20).map(|k| f64::from(k) / 20.0);
-            if length > 2.0 && free.all(|w| world.clearance(at(w, 0), at(w, 1), HEADROOM) > 0.3) {
+            if length > 2.0 && free.all(|w| world.is_clear(at(w, 0), at(w, 1), HEADROOM, 0.3)) {
                 walkways.push(way);
             }
             if walkways.len() == 64 {
                 break;
             }
         }
-        Some(Self { world, route, walkways })
+        Some(Self { world, route, walkways, twins: None })
     }
 
     /// The place after somebody has moved a share of its movable things by `by` (least, most), or
@@ -116,8 +133,8 @@ impl Scene {
     }
 }
 
-/// A rectangle of floor: x from, x to, y from, y to.
-pub(super) type Area = [f64; 4];
+/// A rectangle of floor: x from, x to, y from, y to, m.
+pub type Area = [f64; 4];
 
 /// A block of this size, its centre given, turned about the vertical.
 pub(super) fn block(kind: Kind, part: u8, center: [f64; 3], size: [f64; 3], yaw: f64) -> Solid {

@@ -204,6 +204,11 @@ pub struct Hit {
 /// Edge of a grid cell, m.
 const CELL: f64 = 1.0;
 
+/// The cell of a coordinate among `n`; the first or the last beyond them.
+fn cell_of(v: f64, n: usize) -> usize {
+    ((v / CELL).max(0.0) as usize).min(n.saturating_sub(1))
+}
+
 /// The solids that stand still, in a grid.
 #[derive(Debug, Clone)]
 pub struct World {
@@ -240,11 +245,9 @@ impl World {
             let half = solid.half();
             let [c, s] = solid.turn.map(f64::abs);
             let reach = [c * half.x + s * half.y, s * half.x + c * half.y];
-            let cell = |v: f64, n: usize| ((v / CELL).max(0.0) as usize).min(n - 1);
-            for row in cell(solid.center.y - reach[1], rows)..=cell(solid.center.y + reach[1], rows) {
-                for column in
-                    cell(solid.center.x - reach[0], columns)..=cell(solid.center.x + reach[0], columns)
-                {
+            let span = |center: f64, reach: f64, n| cell_of(center - reach, n)..=cell_of(center + reach, n);
+            for row in span(solid.center.y, reach[1], rows) {
+                for column in span(solid.center.x, reach[0], columns) {
                     cells[row * columns + column].push(index as u32);
                 }
             }
@@ -284,6 +287,26 @@ impl World {
             .filter(|s| s.center.z - s.half().z < below)
             .map(|s| s.distance(x, y))
             .fold(f64::INFINITY, f64::min)
+    }
+
+    /// No thing lower than `below` is as near to a point as `by`, over the floor.
+    pub(super) fn is_clear(&self, x: f64, y: f64, below: f64, by: f64) -> bool {
+        let cells = |v: f64, n: usize| cell_of(v - by, n)..=cell_of(v + by, n);
+        cells(y, self.rows).all(|row| {
+            cells(x, self.columns).all(|column| {
+                let things = self.cells.get(row * self.columns + column).into_iter().flatten();
+                let mut things = things.filter_map(|index| self.solid(*index));
+                things.all(|s| s.center.z - s.half().z >= below || s.distance(x, y) > by)
+            })
+        })
+    }
+
+    /// Level ground without an end, and nothing on it.
+    pub(super) fn open_field() -> Self {
+        let half = Vector::new(1e4, 1e4, 0.1);
+        let mut field = Self::new([CELL; 2], None, []);
+        field.solids.iter_mut().for_each(|floor| floor.form = Form::Block(half));
+        field
     }
 
     /// The first surface that a ray meets within `max`. `direction` has length 1.

@@ -6,6 +6,7 @@ use super::message::{self, Schema};
 use super::random::{splitmix, Purpose, Random};
 use super::sensors::Return;
 use super::{Frame, Simulation};
+use crate::geometry::Point;
 use crate::io::cloud_files;
 use crate::messages::Stamp;
 use cdr_encoding::to_vec;
@@ -343,9 +344,32 @@ fn view(
     Ok(())
 }
 
+/// How a map that is written differs from what was mapped: it is wrong on purpose.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MapChange {
+    /// Factor of all lengths; 1 is right.
+    pub scale: f64,
+    /// West and east are exchanged.
+    pub mirror: bool,
+}
+
+impl Default for MapChange {
+    fn default() -> Self {
+        Self { scale: 1.0, mirror: false }
+    }
+}
+
+impl MapChange {
+    /// A point of the place in the map.
+    fn apply(&self, point: Point) -> Point {
+        let x = if self.mirror { -point.x } else { point.x };
+        Point::new(x, point.y, point.z) * self.scale
+    }
+}
+
 /// Writes the map as a binary PCD file of x, y and z.
-pub fn pcd(simulation: &Simulation, out: impl Write) -> Result<(), WriteError> {
-    let points: Vec<_> = simulation.map().points().collect();
+pub fn pcd(simulation: &Simulation, change: MapChange, out: impl Write) -> Result<(), WriteError> {
+    let points: Vec<_> = simulation.map().points().map(|point| change.apply(point)).collect();
     Ok(cloud_files::write_pcd(out, &points)?)
 }
 

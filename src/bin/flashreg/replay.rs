@@ -76,6 +76,16 @@ pub struct Replay {
     /// [default: 10 5 2 1]
     #[arg(long, value_name = "DEG")]
     recall_relative: Vec<Angle>,
+    /// An accepted pose beyond this limit is wrong
+    #[arg(long, value_name = "DEG,M", default_value = "5,2")]
+    wrong: Limit,
+    /// Forget the pose again and again after so many seconds: as many unknown starts, of which is told how long
+    /// they take
+    #[arg(long, value_name = "S")]
+    restart_every: Option<f64>,
+    /// An unknown start has succeeded if its first accepted pose is right and comes within so many seconds, s
+    #[arg(long, value_name = "S", default_value_t = metrics::Options::default().within_s)]
+    within: f64,
     /// Step of the relative error: frames, seconds or metres, such as 10, 5s, 20m
     #[arg(long, value_name = "STEP", default_value = "1")]
     rpe: Step,
@@ -107,6 +117,27 @@ pub struct Replay {
     /// Gate: recall, 0 .. 1, at the first limit or at DEG,M
     #[arg(long, value_name = "SHARE[@DEG,M]", requires = "gt")]
     min_recall: Option<MinRecall>,
+    /// Gate: root mean square of the distances of the accepted poses from the truth, m
+    #[arg(long, value_name = "M", requires = "gt")]
+    max_rmse: Option<f64>,
+    /// Gate: root mean square of their angles to the truth, degrees
+    #[arg(long, value_name = "DEG", requires = "gt")]
+    max_rmse_deg: Option<f64>,
+    /// Gate: so many accepted poses are wrong, at most
+    #[arg(long, value_name = "N", requires = "gt")]
+    max_wrong: Option<u64>,
+    /// Gate: share of unknown starts that succeed, 0 .. 1
+    #[arg(long, value_name = "SHARE", requires_all = ["gt", "restart_every"], value_parser = share)]
+    min_localized: Option<f64>,
+    /// Gate: share of the errors within two standard deviations, least and most, for each of the six coordinates
+    #[arg(long, value_name = "LEAST,MOST", requires = "gt", value_parser = shares)]
+    coverage: Option<[f64; 2]>,
+    /// Gate: time until a robot that was carried away is noticed, s
+    #[arg(long, value_name = "S", requires = "gt")]
+    max_notice: Option<f64>,
+    /// Gate: time until its pose is right again, s
+    #[arg(long, value_name = "S", requires = "gt")]
+    max_recover: Option<f64>,
     /// Gate: 99th percentile of the time to an answer, ms
     #[arg(long, value_name = "MS")]
     max_p99_ms: Option<f64>,
@@ -122,6 +153,19 @@ pub struct Replay {
     /// Print one JSON object, that of result.json
     #[arg(long)]
     json: bool,
+}
+
+/// A number of 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.trim().parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("'{text}': a share of 0 to 1 needed"))
+}
+
+/// Two of them.
+fn shares(text: &str) -> Result<[f64; 2], String> {
+    let (least, most) =
+        text.split_once(',').ok_or_else(|| format!("'{text}': two shares needed, such as 0.9,0.99"))?;
+    Ok([share(least)?, share(most)?])
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -178,6 +222,13 @@ impl Replay {
             max_te_m: self.max_te,
             max_re_deg: self.max_re,
             min_recall: self.min_recall,
+            max_rmse_m: self.max_rmse,
+            max_rmse_deg: self.max_rmse_deg,
+            max_wrong: self.max_wrong,
+            min_localized: self.min_localized,
+            coverage: self.coverage,
+            max_notice_s: self.max_notice,
+            max_recover_s: self.max_recover,
             max_p99_ms: self.max_p99_ms,
             max_relative_re_deg: self.max_relative_re,
             max_direction_deg: self.max_direction,
@@ -211,6 +262,12 @@ impl Replay {
             ("--rate", Some(self.rate)),
             ("--max-te", self.max_te),
             ("--max-re", self.max_re),
+            ("--max-rmse", self.max_rmse),
+            ("--max-rmse-deg", self.max_rmse_deg),
+            ("--max-notice", self.max_notice),
+            ("--max-recover", self.max_recover),
+            ("--within", Some(self.within)),
+            ("--restart-every", self.restart_every),
             ("--max-p99-ms", self.max_p99_ms),
             ("--max-relative-re", self.max_relative_re),
             ("--max-direction", self.max_direction),
@@ -219,6 +276,7 @@ impl Replay {
             ensure!(fits, "{name} {}: a number that is not negative is needed", value.unwrap_or_default());
         }
         ensure!(self.rate > 0.0, "--rate 0: above zero is needed");
+        ensure!(self.restart_every != Some(0.0), "--restart-every 0: above zero is needed");
         Ok(())
     }
 
@@ -239,6 +297,7 @@ impl Replay {
             start: self.start,
             duration: self.duration,
             rate: self.rate,
+            restart_every: self.restart_every,
         };
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -271,7 +330,8 @@ impl Replay {
         let default = metrics::Options::default();
         metrics::Options {
             recall: if self.recall.is_empty() { default.recall } else { self.recall.clone() },
-            wrong: default.wrong,
+            wrong: self.wrong,
+            within_s: self.within,
             max_gap_s: self.gt_max_gap,
             align: match self.align {
                 Alignment::None => Align::None,

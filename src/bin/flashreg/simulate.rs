@@ -6,7 +6,9 @@ use clap::{Args, ValueEnum};
 use flashreg::simulate::camera::{CameraModel, CameraOptions};
 use flashreg::simulate::faults::Fault;
 use flashreg::simulate::levels::Levels;
+use flashreg::simulate::motion::Departure;
 use flashreg::simulate::scene::Place;
+use flashreg::simulate::write::MapChange;
 use flashreg::simulate::{write, Options, Simulation, Topics};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
@@ -66,6 +68,12 @@ pub struct Simulate {
     /// Write the map as a binary PCD file
     #[arg(long, value_name = "FILE.pcd")]
     map: Option<PathBuf>,
+    /// Write the map so many times as large: a wrong one
+    #[arg(long, value_name = "FACTOR", requires = "map", default_value_t = 1.0)]
+    map_scale: f64,
+    /// Write the map as in a mirror, west and east exchanged: a wrong one
+    #[arg(long, requires = "map")]
+    map_mirror: bool,
     /// Write one frame as text, `sx sy sz tx ty tz weight` a row, and its true pose beside it
     /// (FILE.truth.txt, a 4x4 matrix)
     #[arg(long, value_name = "FILE.txt")]
@@ -79,6 +87,18 @@ pub struct Simulate {
     /// Where
     #[arg(long, value_enum, default_value_t = Scene::Building)]
     scene: Scene,
+    /// Blocks of houses of the outdoor scene, such as 5x5
+    #[arg(long, value_name = "COLUMNSxROWS", value_parser = blocks, default_value = "2x1")]
+    blocks: [usize; 2],
+    /// Where on its route the robot begins, as a share of its length, 0 .. 1 [default: anywhere, by the seed]
+    #[arg(long, value_name = "SHARE")]
+    begin: Option<f64>,
+    /// Drive the route the other way
+    #[arg(long)]
+    reverse: bool,
+    /// Stand so long before the robot drives, s
+    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    stand: f64,
     /// Length of the drive, s; when the route is done, it goes around again
     #[arg(long, default_value_t = Options::default().duration)]
     duration: f64,
@@ -97,7 +117,8 @@ pub struct Simulate {
     /// Give right matches, of LiDAR and camera, somewhat more weight than wrong ones (otherwise all weigh 1)
     #[arg(long)]
     weights: bool,
-    /// LiDAR, by its name in the levels: vlp16 (16 beams), xt32 (32) or os1-64 (64)
+    /// LiDAR, by its name in the levels: vlp16 (16 beams), xt32 (32), os1-64 (64), or
+    /// os1-64-2048 (64, with 131,072 rays a turn)
     #[arg(long, value_name = "NAME", default_value = "vlp16")]
     lidar: String,
     /// Record no /correspondences_3d3d
@@ -125,7 +146,8 @@ pub struct Simulate {
     #[arg(long, value_name = "HZ", requires = "camera")]
     camera_rate: Option<f64>,
     /// Let something go wrong, T seconds after the start (half way unless given): clock-jump, no-lidar,
-    /// no-odometry, no-imu, no-camera, nan, stop, kidnap, and for the whole drive identical-rooms and
+    /// no-odometry, no-imu, no-camera, nan, empty,
+    /// only-ground, stop, kidnap, and for the whole drive identical-rooms and
     /// changed-map; any number of times
     #[arg(long, value_name = "KIND[@T[,DURATION]]")]
     fault: Vec<Fault>,
@@ -146,6 +168,8 @@ impl Simulate {
         Ok(Options {
             seed: self.seed,
             place: self.scene.into(),
+            blocks: self.blocks,
+            departure: Departure { begin: self.begin, reverse: self.reverse, stand: self.stand },
             duration: self.duration,
             rate: self.rate,
             correspondences: self.correspondences,
@@ -174,7 +198,8 @@ impl Simulate {
     pub fn run(self) -> anyhow::Result<()> {
         let simulation = Simulation::new(self.options()?)?;
         if let Some(path) = &self.map {
-            write::pcd(&simulation, create(path)?).with_context(|| path.display().to_string())?;
+            let change = MapChange { scale: self.map_scale, mirror: self.map_mirror };
+            write::pcd(&simulation, change, create(path)?).with_context(|| path.display().to_string())?;
             say(format_args!("{}: {} points", path.display(), simulation.map().len()));
         }
         if let Some(path) = &self.out {
@@ -227,6 +252,13 @@ impl Simulate {
         }
         Ok(())
     }
+}
+
+/// `5x4`: columns and rows.
+fn blocks(text: &str) -> Result<[usize; 2], String> {
+    let numbers =
+        text.split_once('x').and_then(|(a, b)| Some([a.trim().parse().ok()?, b.trim().parse().ok()?]));
+    numbers.ok_or_else(|| format!("'{text}': columns and rows needed, such as 5x4"))
 }
 
 fn create(path: &Path) -> anyhow::Result<impl Write + Seek> {

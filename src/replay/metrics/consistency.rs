@@ -2,7 +2,7 @@
 
 use super::errors::rotation_vector;
 use super::Pair;
-use crate::geometry::Rigid;
+use crate::geometry::{Rigid, Vector};
 use crate::replay::Estimate;
 use nalgebra::{DimName, OMatrix, OVector, Vector6};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,10 @@ pub struct Consistency {
     pub rotation: Coverage,
     /// Shares of errors in all six.
     pub pose: Coverage,
+    /// Shares of the errors in each coordinate, x y z and the rotation about the x y z axes of the map, within 1, 2, 3
+    /// standard deviations: [`EXPECTED`] of them too.
+    #[serde(default)]
+    pub coordinates: [Coverage; 6],
 }
 
 /// Shares of the errors within the ellipsoids that should hold [`EXPECTED`] of them.
@@ -41,7 +45,9 @@ pub type Coverage = [f64; 3];
 
 impl Consistency {
     pub(super) fn new<'a>(pairs: impl Iterator<Item = &'a Pair<'a>>) -> Option<Self> {
-        let distances: Vec<[f64; 3]> = pairs.filter_map(|p| distances(&p.estimate, &p.truth)).collect();
+        let both = pairs
+            .filter_map(|p| Some((distances(&p.estimate, &p.truth)?, deviations(&p.estimate, &p.truth))));
+        let (distances, deviations): (Vec<[f64; 3]>, Vec<[f64; 6]>) = both.unzip();
         let nees = super::Statistics::of(distances.iter().map(|d| d[2]))?;
         let n = distances.len() as f64;
         let coverage = |group: usize, radii: [f64; 3]| {
@@ -55,6 +61,11 @@ impl Consistency {
             translation: coverage(0, RADII_3),
             rotation: coverage(1, RADII_3),
             pose: coverage(2, RADII_6),
+            coordinates: std::array::from_fn(|k| {
+                [1.0, 2.0, 3.0].map(|sigma| {
+                    deviations.iter().filter(|d| d.get(k).is_some_and(|d| *d <= sigma)).count() as f64 / n
+                })
+            }),
         })
     }
 }
@@ -64,12 +75,27 @@ pub(super) fn nees(estimate: &Estimate, truth: &Rigid) -> Option<f64> {
     distances(estimate, truth).map(|[_, _, pose]| pose)
 }
 
-/// Squared errors of translation, rotation and both, each in units of its covariance.
-fn distances(estimate: &Estimate, truth: &Rigid) -> Option<[f64; 3]> {
+/// The error: x y z, rotation vector about the axes of the map, as the covariance has it.
+fn error(estimate: &Estimate, truth: &Rigid) -> (Vector, Vector) {
     let pose = &estimate.map_t_base;
     let shift = pose.translation.vector - truth.translation.vector;
     // About the axes of the map, as the covariance is.
-    let turn = rotation_vector(&(pose.rotation * truth.rotation.inverse()));
+    (shift, rotation_vector(&(pose.rotation * truth.rotation.inverse())))
+}
+
+/// Errors of the coordinates, each in units of its standard deviation.
+fn deviations(estimate: &Estimate, truth: &Rigid) -> [f64; 6] {
+    let (shift, turn) = error(estimate, truth);
+    let variances = estimate.covariance.diagonal();
+    let mut all = shift.iter().chain(turn.iter()).zip(variances.iter());
+    std::array::from_fn(|_| {
+        all.next().map_or(f64::INFINITY, |(error, variance)| error.abs() / variance.sqrt())
+    })
+}
+
+/// Squared errors of translation, rotation and both, each in units of its covariance.
+fn distances(estimate: &Estimate, truth: &Rigid) -> Option<[f64; 3]> {
+    let (shift, turn) = error(estimate, truth);
     let error = Vector6::new(shift.x, shift.y, shift.z, turn.x, turn.y, turn.z);
     let covariance = &estimate.covariance;
     let distances = [

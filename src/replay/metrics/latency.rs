@@ -17,6 +17,38 @@ pub struct StageLatency {
     pub ms: Percentiles,
 }
 
+/// How long answers took in a mode of the localizer, milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModeLatency {
+    /// The mode that the answer left the localizer in, by its name.
+    pub mode: String,
+    /// Answers.
+    pub frames: usize,
+    /// From the message to the answer.
+    #[serde(flatten)]
+    pub ms: Percentiles,
+}
+
+impl ModeLatency {
+    /// Of all modes that there were, in the order of their first answer.
+    pub(super) fn all(frames: &[FrameRecord]) -> Vec<Self> {
+        let mut modes: Vec<(&str, Vec<f64>)> = Vec::new();
+        for (mode, ms) in frames.iter().filter_map(|frame| Some((frame.mode?.name(), frame.total_us * 1e-3)))
+        {
+            match modes.iter_mut().find(|(known, _)| *known == mode) {
+                Some((_, all)) => all.push(ms),
+                None => modes.push((mode, vec![ms])),
+            }
+        }
+        let of = |(mode, mut ms): (&str, Vec<f64>)| Self {
+            mode: mode.to_owned(),
+            frames: ms.len(),
+            ms: Percentiles::of(&mut ms),
+        };
+        modes.into_iter().map(of).collect()
+    }
+}
+
 /// Name of the time from the message to the answer.
 pub const TOTAL: &str = "total";
 

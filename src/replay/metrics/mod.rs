@@ -3,16 +3,20 @@
 mod consistency;
 mod errors;
 mod inputs;
+mod kidnaps;
 mod latency;
 mod relative;
+mod starts;
 mod trajectory;
 
 pub use consistency::{Consistency, Coverage, EXPECTED};
 pub use errors::{FirstFix, Limit, PoseError, Recall, Wrong};
 pub use inputs::InputSummary;
-pub use latency::StageLatency;
+pub use kidnaps::Kidnap;
+pub use latency::{ModeLatency, StageLatency};
 pub use relative::{Angle, AngleRecall, AngleWrong, RelativeOptions, RelativePoseError, RelativeSummary};
 pub use relative::{RelativeTruth, Still};
+pub use starts::{Start, Starts};
 pub use trajectory::{AbsoluteError, RelativeError, Statistics, Step};
 
 use super::FrameRecord;
@@ -30,6 +34,9 @@ pub struct Options {
     pub recall: Vec<Limit>,
     /// An accepted pose beyond this limit is wrong.
     pub wrong: Limit,
+    /// An unknown start has succeeded if its first accepted pose is right and comes within so many seconds.
+    #[serde(default = "within_s")]
+    pub within_s: f64,
     /// The truth between two of its poses is known if they are at most so many seconds apart.
     pub max_gap_s: f64,
     /// Whether the truth is laid onto the estimate first.
@@ -41,12 +48,17 @@ pub struct Options {
     pub relative: RelativeOptions,
 }
 
+fn within_s() -> f64 {
+    2.0
+}
+
 impl Default for Options {
     fn default() -> Self {
         let pairs = [(5.0, 2.0), (5.0, 0.6), (2.0, 0.2), (1.0, 0.1)];
         Self {
             recall: pairs.map(|(re_deg, te_m)| Limit { re_deg, te_m }).to_vec(),
             wrong: Limit { re_deg: 5.0, te_m: 2.0 },
+            within_s: within_s(),
             max_gap_s: 0.5,
             align: Align::None,
             rpe: Step::Frames(1),
@@ -93,6 +105,12 @@ pub struct Summary {
     pub wrong: Option<Wrong>,
     /// When the first pose came.
     pub first_fix: FirstFix,
+    /// The unknown starts. None: the pose was never forgotten.
+    #[serde(default)]
+    pub starts: Option<Starts>,
+    /// Where the robot was carried away, as the truth shows it.
+    #[serde(default)]
+    pub kidnaps: Vec<Kidnap>,
     /// Absolute trajectory error.
     pub ate: Option<AbsoluteError>,
     /// Relative pose error.
@@ -101,6 +119,9 @@ pub struct Summary {
     pub consistency: Option<Consistency>,
     /// Time of each stage: `parse`, those of the registration and of the estimation, `total`.
     pub latency: Vec<StageLatency>,
+    /// Time of an answer by the mode of the localizer; empty where there are no modes.
+    #[serde(default)]
+    pub modes: Vec<ModeLatency>,
     /// The same of each input that was driven.
     #[serde(default)]
     pub inputs: Vec<InputSummary>,
@@ -184,10 +205,13 @@ impl Evaluation {
                 .collect(),
             wrong: Wrong::new(&errors, options.wrong),
             first_fix: FirstFix::new(frames, &beside, options.wrong),
+            starts: Starts::new(frames, &beside, options.wrong, options.within_s),
+            kidnaps: Kidnap::all(frames, &beside, truths.absolute, options.wrong),
             ate: AbsoluteError::new(&errors),
             rpe: RelativeError::new(&pairs, options.rpe),
             consistency: Consistency::new(pairs.iter()),
             latency: latency::stages(&all),
+            modes: ModeLatency::all(frames),
             inputs: InputSummary::all(frames, &beside, &pairs, options),
             relative: RelativeSummary::new(frames, &beside, &options.relative),
         };

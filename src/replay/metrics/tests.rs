@@ -25,6 +25,8 @@ fn frame(index: usize, map_t_base: Option<Rigid>) -> FrameRecord {
         input: Input::Points3d3d,
         stamp: stamp(10.0 + 0.1 * index as f64),
         arrived: stamp(10.05 + 0.1 * index as f64),
+        answered: stamp(10.05 + 0.1 * index as f64),
+        start: 0,
         status: if estimate.is_some() { Status::Ok } else { Status::LowInliers },
         estimate,
         relative: None,

@@ -2,7 +2,7 @@
 
 use super::charts::short;
 use crate::latency::Percentiles;
-use crate::replay::metrics::{Statistics, Still, EXPECTED};
+use crate::replay::metrics::{Start, Statistics, Still, EXPECTED};
 use crate::replay::result::ResultFile;
 use crate::status::{Counter, Status};
 use std::fmt::Display;
@@ -36,6 +36,8 @@ pub fn page(result: &ResultFile, figures: &Figures) -> String {
         figure(&figures.timeline),
         pair(statuses(result), recall(result)),
         pair(accuracy(result), consistency(result)),
+        starts(result),
+        kidnaps(result),
         pair(relative_angles(result), relative_recall(result)),
         inputs(result),
         pair(figure(&figures.latency), figure(&figures.stages)),
@@ -233,12 +235,10 @@ fn accuracy(result: &ResultFile) -> String {
 fn consistency(result: &ResultFile) -> String {
     let Some(c) = &result.summary.consistency else { return String::new() };
     let row = |name: &str, shares: [f64; 3]| [vec![name.to_owned()], shares.map(percent).to_vec()].concat();
-    let rows = [
-        row("x y z", c.translation),
-        row("rotation", c.rotation),
-        row("all six", c.pose),
-        row("to be expected", EXPECTED),
-    ];
+    let axes = ["x", "y", "z", "rotation about x", "rotation about y", "rotation about z"];
+    let mut rows = vec![row("x y z", c.translation), row("rotation", c.rotation), row("all six", c.pose)];
+    rows.extend(axes.iter().zip(c.coordinates).map(|(name, shares)| row(name, shares)));
+    rows.push(row("to be expected", EXPECTED));
     let [low, high] = c.nees_expected;
     let word = if c.nees_mean > high {
         "errors are larger than the covariances say"
@@ -255,6 +255,56 @@ fn consistency(result: &ResultFile) -> String {
             short(c.nees_mean),
             short(c.nees_median)
         )
+}
+
+/// The most starts that are listed: those that failed come first.
+const LISTED: usize = 100;
+
+fn starts(result: &ResultFile) -> String {
+    let Some(starts) = &result.summary.starts else { return String::new() };
+    let (n, within, never) = (starts.count, starts.within_s, starts.never);
+    let wrong = verdict(starts.wrong == 0, "none", &starts.wrong.to_string());
+    let first = starts.first_s.map_or(String::new(), |p| {
+        format!(
+            " First pose after {} s (p50), {} s (p95), {} s at most.",
+            short(p.p50),
+            short(p.p95),
+            short(p.max)
+        )
+    });
+    let text = format!(
+        "<p>Of {n} starts {} ({}) had a right first pose within {within} s; {never} had none; with a wrong one, \
+         beyond {}: {wrong}.{first}</p>\n",
+        starts.localized,
+        percent(starts.share),
+        starts.limit
+    );
+    let failed = |start: &Start| start.right != Some(true) || start.accepted_s.is_none_or(|s| s > within);
+    let (bad, good): (Vec<&Start>, Vec<&Start>) = starts.each.iter().partition(|start| failed(start));
+    let rows = bad.into_iter().chain(good).take(LISTED).map(|start| {
+        let value = |value: Option<f64>| value.map(short).unwrap_or_default();
+        let right = start.right.map_or(String::new(), |right| verdict(right, "right", "wrong"));
+        let refused = start.refused_as.as_deref().map(escape).unwrap_or_default();
+        let (at, pose) = (format!("{:.1} s", start.at_s), value(start.accepted_s));
+        vec![at, pose, right, value(start.te_m), value(start.re_deg), start.wrong.to_string(), refused]
+    });
+    let head = ["start at", "pose after, s", "", "error, m", "error, deg", "wrong poses", "refused as"];
+    heading("Unknown starts") + &text + &table(&head, rows)
+}
+
+fn kidnaps(result: &ResultFile) -> String {
+    let kidnaps = &result.summary.kidnaps;
+    if kidnaps.is_empty() {
+        return String::new();
+    }
+    let rows = kidnaps.iter().map(|kidnap| {
+        let value = |value: Option<f64>| value.map_or("never".to_owned(), short);
+        let wrong = verdict(kidnap.wrong == 0, "none", &kidnap.wrong.to_string());
+        let (at, far) = (format!("{:.1} s", kidnap.at_s), short(kidnap.far_m));
+        vec![at, far, value(kidnap.noticed_s), value(kidnap.recovered_s), wrong]
+    });
+    heading("Carried away")
+        + &table(&["at", "how far, m", "noticed after, s", "right again after, s", "wrong poses"], rows)
 }
 
 fn relative_angles(result: &ResultFile) -> String {
@@ -323,6 +373,11 @@ fn latency(result: &ResultFile) -> String {
         let ms = [stage.ms.p50, stage.ms.p95, stage.ms.p99, stage.ms.max].map(short);
         [vec![stage.stage.clone()], ms.to_vec()].concat()
     });
+    let modes = result.summary.modes.iter().map(|mode| {
+        let ms = [mode.ms.p50, mode.ms.p95, mode.ms.p99, mode.ms.max].map(short);
+        [vec![format!("while {}", mode.mode)], ms.to_vec()].concat()
+    });
+    let rows = rows.chain(modes);
     heading("Latency, milliseconds") + &table(&["stage", "p50", "p95", "p99", "max"], rows)
 }
 

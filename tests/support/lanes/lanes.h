@@ -165,6 +165,15 @@ inline unsigned atomicAdd(unsigned* at, unsigned by) {
     *at += by;
     return old;
 }
+inline unsigned atomicMin(unsigned* at, unsigned with) {
+    const unsigned old = *at;
+    if (with < old) *at = with;
+    return old;
+}
+inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+    for (unsigned shift = 0; shift < 32; shift += 8) c += (a >> shift & 255) * (b >> shift & 255);
+    return c;
+}
 
 // So many items of the standard input.
 template <class T>

@@ -1,0 +1,329 @@
+//! Alignment by distances to planes, coarse to fine.
+
+use super::index::{cell_of, SurfaceIndex, Surfel};
+use super::normal_equations::{information, parts, Observed, Patch, Sums};
+use super::Alignment;
+use crate::estimation::rotation;
+use crate::features::Surface;
+use crate::geometry::{Point, Pose, Rigid, Vector};
+use nalgebra::{Matrix3, Matrix6, Vector6};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Points that one task of a thread handles; also what fixes the order of the sums.
+const CHUNK: usize = 256;
+/// Points that are enough while the distances are still coarse.
+const COARSE_POINTS: usize = 1000;
+/// The last distance at which points are matched, voxels: normals reach that far.
+const FINEST: f64 = 2.0;
+/// Cosine of the largest angle between the normals of points that are matched, 60 degrees.
+const ALIKE: f64 = 0.5;
+/// Edge of a patch of surface whose points share their errors, voxels.
+const PATCH: f64 = 8.0;
+/// Deviation of the offset that a whole patch may have, voxels.
+const OFFSET: f64 = 0.1;
+/// Of Cauchy's weights for 95 % efficiency, deviations.
+const CAUCHY: f64 = 2.385;
+/// From the median of absolute values to the deviation.
+const MEDIAN: f64 = 1.4826;
+/// Smallest deviation of residuals that is believed, voxels.
+const LEAST_DEVIATION: f64 = 0.02;
+/// A step that is shorter ends the search, voxels.
+const STEP: f64 = 0.01;
+
+/// How a scan is aligned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// How far a point may be from its place at first, m: more than the error of the guess at the distance of the
+    /// points. It halves with every iteration.
+    pub max_distance: f64,
+    /// Iterations at most.
+    pub iterations: usize,
+}
+
+impl Settings {
+    /// For a guess whose points are this far from their place (m).
+    pub fn new(max_distance: f64) -> Self {
+        Self { max_distance, iterations: 15 }
+    }
+}
+
+/// A point of the scan and the plane that it should lie on. All in axes of the map.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    /// From the origin of the sensor to the point, m.
+    pub lever: Vector,
+    /// Of the map, and that of the scan turned to the same side, or zero.
+    pub normal: Vector,
+    pub scan_normal: Vector,
+    /// Distance to the plane, m.
+    pub residual: f64,
+    /// There is such a plane.
+    pub matched: bool,
+}
+
+const UNMATCHED: Row = Row {
+    lever: Vector::new(0.0, 0.0, 0.0),
+    normal: Vector::new(0.0, 0.0, 0.0),
+    scan_normal: Vector::new(0.0, 0.0, 0.0),
+    residual: 0.0,
+    matched: false,
+};
+
+/// Aligns scans with the map. Its memory is reused.
+pub struct Aligner {
+    pub(super) pool: Arc<rayon::ThreadPool>,
+    rows: Vec<Row>,
+    sums: Vec<Sums>,
+    residuals: Vec<f64>,
+    patch_numbers: FxHashMap<([i64; 3], u8), u32>,
+    patches: Vec<Patch>,
+    pub(super) verification: super::verify::Memory,
+}
+
+impl Aligner {
+    /// On these threads. Results do not depend on their number.
+    pub fn new(pool: Arc<rayon::ThreadPool>) -> Self {
+        Self {
+            pool,
+            rows: Vec::new(),
+            sums: Vec::new(),
+            residuals: Vec::new(),
+            patch_numbers: FxHashMap::default(),
+            patches: Vec::new(),
+            verification: Default::default(),
+        }
+    }
+
+    /// Refines a guess of `map_t_sensor` until the scan lies on the surface of the map.
+    ///
+    /// Gauss-Newton on distances to planes (Chen and Medioni 1991) with Cauchy's weights, whose scale follows the
+    /// residuals. `prior` is the covariance of the guess (translation, then rotation about the fixed axes of the map
+    /// at the origin of the sensor); without one the guess is taken to be right to `settings.max_distance`. Directions
+    /// that the scan does not fix stay with the guess.
+    ///
+    /// A scan that meets no surface comes back where it was guessed, with the covariance of the prior and no inliers.
+    pub fn align(
+        &mut self,
+        map: &SurfaceIndex,
+        scan: &Surface,
+        guess: &Rigid,
+        prior: Option<&Matrix6<f64>>,
+        settings: &Settings,
+    ) -> Alignment {
+        let pool = self.pool.clone();
+        pool.install(|| self.align_here(map, scan, guess, prior, settings))
+    }
+
+    fn align_here(
+        &mut self,
+        map: &SurfaceIndex,
+        scan: &Surface,
+        guess: &Rigid,
+        prior: Option<&Matrix6<f64>>,
+        settings: &Settings,
+    ) -> Alignment {
+        let voxel = map.voxel();
+        let finest = FINEST * voxel;
+        let coarsest = settings.max_distance.clamp(finest, map.reach().max(finest));
+        let length = typical_range(scan).max(voxel);
+        let default = {
+            let turn = coarsest / length;
+            let sigma = Vector6::new(coarsest, coarsest, coarsest, turn, turn, turn);
+            Matrix6::from_diagonal(&sigma.component_mul(&sigma))
+        };
+        let usable = prior.and_then(|covariance| Some((covariance, information(covariance)?)));
+        let (prior, prior_information) = match usable {
+            Some((covariance, information)) => (*covariance, information),
+            None => (default, information(&default).unwrap_or_else(Matrix6::zeros)),
+        };
+        let mut out = Alignment {
+            map_t_sensor: *guess,
+            covariance: prior,
+            observed: 0,
+            overlap: 0.0,
+            rms: 0.0,
+            inliers: 0,
+            iterations: 0,
+            converged: false,
+        };
+        let (guess_rotation, guess_translation) = parts(guess);
+        let mut pose = Pose { rotation: guess_rotation, translation: guess_translation };
+        if !pose.is_finite() {
+            return out;
+        }
+        // As many independent points as there are patches: the weight of the scan against the prior.
+        let independent = self.independent_share(scan, PATCH * voxel);
+        let mut distance = coarsest;
+        while out.iterations < settings.iterations {
+            let stride = (1 << map.level(distance / FINEST)).min(scan.points.len() / COARSE_POINTS).max(1);
+            self.find(map, scan, &pose, distance, stride);
+            let Some((sums, deviation)) = self.sum(voxel, distance) else { break };
+            let Some(observed) = Observed::new(&sums, length) else { break };
+            let a = independent * stride as f64 / (deviation * deviation);
+            let offset = difference(&pose, &guess_rotation, &guess_translation);
+            let Some(step) = observed.step(&sums, a, &prior_information, &offset) else { break };
+            out.iterations += 1;
+            let (mut shift, mut turn) =
+                (step.fixed_rows::<3>(0).into_owned(), step.fixed_rows::<3>(3).into_owned());
+            // No further than points are looked for.
+            let far = shift.norm() + turn.norm() * length;
+            if far > distance {
+                shift *= distance / far;
+                turn *= distance / far;
+            }
+            pose.translation += shift;
+            pose.rotation = rotation::exp(&turn) * pose.rotation;
+            if distance <= finest && far < STEP * voxel {
+                out.converged = true;
+                break;
+            }
+            distance = (0.5 * distance).max(finest);
+        }
+        self.find(map, scan, &pose, finest, 1);
+        let summed = self.sum(voxel, finest);
+        let Some((sums, deviation)) = summed else { return Alignment { converged: false, ..out } };
+        let Some(observed) = Observed::new(&sums, length) else {
+            return Alignment { converged: false, ..out };
+        };
+        out.map_t_sensor = pose.to_rigid();
+        out.observed = observed.count();
+        let scores = self.scores(&pose, voxel, CAUCHY * deviation);
+        let a = independent / (deviation * deviation);
+        if let Some(covariance) = observed.covariance(&sums, a, &scores, &prior_information) {
+            out.covariance = covariance;
+        }
+        self.judge(map, scan, &pose, &mut out);
+        out
+    }
+
+    /// Share of the points that are independent: one a patch.
+    fn independent_share(&mut self, scan: &Surface, patch: f64) -> f64 {
+        self.patch_numbers.clear();
+        for point in &scan.points {
+            self.patch_numbers.insert((cell_of(point, patch), 0), 0);
+        }
+        self.patch_numbers.len().max(1) as f64 / scan.points.len().max(1) as f64
+    }
+
+    /// Matches every `stride`-th point with the surface.
+    fn find(&mut self, map: &SurfaceIndex, scan: &Surface, pose: &Pose, distance: f64, stride: usize) {
+        self.rows.clear();
+        self.rows.resize(scan.points.len().div_ceil(stride), UNMATCHED);
+        self.rows.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, rows)| {
+            let first = chunk * CHUNK * stride;
+            let points = scan.points.iter().zip(&scan.normals).skip(first).step_by(stride);
+            for (row, (point, normal)) in rows.iter_mut().zip(points) {
+                *row = match_point(map, pose, point, normal, distance).map_or(UNMATCHED, |(row, _)| row);
+            }
+        });
+    }
+
+    /// Sums up the rows, with weights by their own deviation (m), which is returned. None without rows.
+    fn sum(&mut self, voxel: f64, distance: f64) -> Option<(Sums, f64)> {
+        self.residuals.clear();
+        self.residuals.extend(self.rows.iter().filter(|row| row.matched).map(|row| row.residual.abs()));
+        let middle = self.residuals.len() / 2;
+        if self.residuals.is_empty() {
+            return None;
+        }
+        let (_, median, _) = self.residuals.select_nth_unstable_by(middle, f64::total_cmp);
+        let deviation = (MEDIAN * *median).clamp(LEAST_DEVIATION * voxel, distance);
+        self.sums.clear();
+        self.sums.resize(self.rows.len().div_ceil(CHUNK), Sums::default());
+        self.sums.par_iter_mut().zip(self.rows.par_chunks(CHUNK)).for_each(|(sums, rows)| {
+            for row in rows.iter().filter(|row| row.matched) {
+                sums.add(row, CAUCHY * deviation);
+            }
+        });
+        let mut total = Sums::default();
+        self.sums.iter().for_each(|sums| total.merge(sums));
+        Some((total, deviation))
+    }
+
+    /// Covariance of the gradient `sum w J r`, from what the residuals of a patch have in common.
+    fn scores(&mut self, pose: &Pose, voxel: f64, scale: f64) -> Matrix6<f64> {
+        self.patch_numbers.clear();
+        self.patches.clear();
+        for row in self.rows.iter().filter(|row| row.matched) {
+            let at = Point::from(row.lever + pose.translation);
+            let key = (cell_of(&at, PATCH * voxel), row.normal.iamax() as u8);
+            let fresh = self.patches.len() as u32;
+            let number = *self.patch_numbers.entry(key).or_insert(fresh);
+            if number == fresh {
+                self.patches.push(Patch::default());
+            }
+            if let Some(patch) = self.patches.get_mut(number as usize) {
+                patch.add(row, scale);
+            }
+        }
+        let mut total = Matrix6::zeros();
+        for patch in &self.patches {
+            total += patch.covariance(OFFSET * voxel);
+        }
+        // Six of the patches went into the pose.
+        let count = self.patches.len() as f64;
+        total * (count / (count - 6.0).max(1.0))
+    }
+
+    /// Overlap, inliers and residuals, from the rows of the last pose.
+    fn judge(&mut self, map: &SurfaceIndex, scan: &Surface, pose: &Pose, out: &mut Alignment) {
+        let near = super::verify::ON * map.voxel();
+        let mut sum = 0.0;
+        for row in self.rows.iter().filter(|row| row.matched && row.residual.abs() <= near) {
+            out.inliers += 1;
+            sum += row.residual * row.residual;
+        }
+        let explained = |(row, point): (&Row, &Point)| {
+            row.matched || map.nearest(&place(pose, point), super::verify::EXPLAINED * map.voxel()).is_some()
+        };
+        let explained = self.rows.par_iter().zip(&scan.points).filter(|pair| explained(*pair)).count();
+        out.overlap = out.inliers as f64 / explained.max(1) as f64;
+        out.rms = (sum / out.inliers.max(1) as f64).sqrt();
+    }
+}
+
+/// Where a point of the scan lies in the map.
+pub(super) fn place(pose: &Pose, point: &Point) -> Point {
+    Point::from(pose.apply(&point.coords))
+}
+
+/// The plane for a point: that of the nearest point of the map, if the normals agree.
+pub(super) fn match_point<'a>(
+    map: &'a SurfaceIndex,
+    pose: &Pose,
+    point: &Point,
+    normal: &Vector,
+    distance: f64,
+) -> Option<(Row, &'a Surfel)> {
+    let lever = pose.rotation * point.coords;
+    let surfel = map.nearest(&Point::from(lever + pose.translation), distance)?;
+    let turned = pose.rotation * normal;
+    let cosine = turned.dot(&surfel.normal);
+    let known = *normal != Vector::zeros();
+    if known && !(cosine.abs() >= ALIKE) {
+        return None;
+    }
+    let residual = surfel.normal.dot(&(lever + (pose.translation - surfel.point.coords)));
+    let scan_normal = turned * cosine.signum();
+    let row = Row { lever, normal: surfel.normal, scan_normal, residual, matched: true };
+    Some((row, surfel))
+}
+
+/// Root mean square of the distances of points from the sensor, m.
+fn typical_range(scan: &Surface) -> f64 {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for squared in scan.points.iter().map(|p| p.coords.norm_squared()).filter(|v| v.is_finite()) {
+        sum += squared;
+        count += 1.0;
+    }
+    (sum / f64::max(count, 1.0)).sqrt()
+}
+
+/// From a pose to another: translation, then rotation about the fixed axes of the map at the origin of the sensor.
+fn difference(pose: &Pose, rotation_to: &Matrix3<f64>, translation_to: &Vector) -> Vector6<f64> {
+    let shift = translation_to - pose.translation;
+    let turn = rotation::log(&(rotation_to * pose.rotation.transpose()));
+    Vector6::new(shift.x, shift.y, shift.z, turn.x, turn.y, turn.z)
+}

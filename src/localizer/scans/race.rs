@@ -1,0 +1,221 @@
+//! Lost: the places that the scans may come from, until one of them is sure.
+
+use super::places::{judge_overlap, Place, Places};
+use super::search::Engine;
+use super::track::Tracked;
+use super::{Answer, Scan};
+use crate::features::Surface;
+use crate::geometry::{pose_error, Point, Rigid};
+use crate::localizer::dense::Settings;
+use crate::messages::Stamp;
+use crate::params::Params;
+use crate::registration::{Registrar, RunnerUp};
+use crate::status::Status;
+use nalgebra::Matrix6;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// Views that are kept.
+const VIEWS: usize = 6;
+/// A view is another one after this way (m) or turn (rad).
+const OTHER: (f64, f64) = (0.5, 0.3);
+/// How far a place that is known may be off at the next scan, voxels.
+const OFF: f64 = 3.0;
+/// How far a hint may be off at most, voxels.
+const HINT_OFF: f64 = 8.0;
+
+/// A scan from another position than those before.
+#[derive(Debug, Default)]
+struct View {
+    number: u64,
+    surface: Surface,
+    odom_t_sensor: Rigid,
+}
+
+/// A pose of the base that somebody gave.
+#[derive(Debug, Clone)]
+struct Hint {
+    map_t_base: Rigid,
+    /// Largest standard deviation of the position, m.
+    deviation: f64,
+    /// Where odometry had the base then, from the first scan on.
+    odom_t_base: Option<Rigid>,
+}
+
+/// The race of the places.
+#[derive(Debug, Default)]
+pub struct Race {
+    views: VecDeque<View>,
+    /// Views so far.
+    count: u64,
+    places: Places,
+    /// Of each place and view; in the order of both.
+    hint: Option<Hint>,
+    local: Surface,
+    points: Vec<Point>,
+    /// A place that was known before.
+    former: Option<Rigid>,
+}
+
+impl Race {
+    /// Forgets all places and views, and the hint.
+    pub fn clear(&mut self) {
+        self.views.clear();
+        self.places.clear();
+        self.hint = None;
+        self.former = None;
+    }
+
+    /// No place is in the race.
+    pub fn is_empty(&self) -> bool {
+        self.places.0.is_empty()
+    }
+
+    /// A pose to be tried first.
+    pub fn hint(&mut self, map_t_base: &Rigid, covariance: &Matrix6<f64>, _stamp: Stamp) {
+        let variance = covariance.diagonal().rows(0, 3).max();
+        self.hint = Some(Hint { map_t_base: *map_t_base, deviation: variance.sqrt(), odom_t_base: None });
+    }
+
+    /// A place that was lost is tried as others are.
+    pub fn remember(&mut self, tracked: &Tracked) {
+        self.former = Some(tracked.map_t_odom);
+    }
+
+    /// Takes a scan. The place that is sure now, if one is.
+    pub(super) fn step(
+        &mut self,
+        engine: &mut Engine,
+        scan: &Scan,
+        registrar: &mut Registrar,
+        params: &Params,
+        answer: &mut Answer,
+    ) -> Option<Tracked> {
+        let started = Instant::now();
+        let voxel = engine.index.voxel();
+        self.follow(engine, scan, params);
+        self.take_view(scan);
+        answer.times.track = started.elapsed().as_secs_f64() * 1e6;
+
+        let local = self.local(engine, scan);
+        let candidates =
+            engine.search(&local, &scan.surface, scan.up, registrar, params, &mut answer.times).to_vec();
+        self.local = local;
+
+        let started = Instant::now();
+        let given = self.former.take().map(|map_t_odom| map_t_odom * scan.odom_t_sensor);
+        let poses = given.into_iter().chain(candidates.iter().map(|c| c.alignment.map_t_sensor));
+        let max = params.localization.max_places.max(2) as usize;
+        let poses: Vec<Rigid> = poses.take(max).collect();
+        for pose in poses {
+            self.enter(engine, scan, params, &pose, OFF * voxel);
+        }
+        self.weigh(engine);
+        self.places.tidy(&scan.odom_t_sensor, voxel, max);
+        let verdict = self.places.decide(params, &mut answer.why);
+        answer.status = Some(verdict.status);
+        answer.margin = verdict.margin;
+        let mut sure = None;
+        if let Some((best, others)) = self.places.0.split_first() {
+            answer.take(&best.alignment, &best.evidence);
+            answer.others.extend(others.iter().map(|other| RunnerUp {
+                target_t_source: other.alignment.map_t_sensor,
+                score: other.total,
+                inliers: other.alignment.inliers,
+            }));
+            sure = (verdict.status == Status::Ok).then(|| Tracked::new(&best.alignment, scan));
+        }
+        answer.times.places += started.elapsed().as_secs_f64() * 1e6;
+        sure
+    }
+
+    /// Lays the scan upon the places that are known.
+    fn follow(&mut self, engine: &mut Engine, scan: &Scan, params: &Params) {
+        let voxel = engine.index.voxel();
+        let mut why = String::new();
+        for place in &mut self.places.0 {
+            let guess = place.map_t_odom * scan.odom_t_sensor;
+            let settings = Settings::new(OFF * voxel);
+            place.alignment = engine.aligner.align(&engine.index, &scan.surface, &guess, None, &settings);
+            place.evidence =
+                engine.aligner.verify(&engine.index, &scan.surface, &place.alignment.map_t_sensor);
+            if judge_overlap(&place.evidence, params, &mut why) == Status::Ok {
+                place.map_t_odom = place.alignment.map_t_sensor * scan.odom_t_sensor.inverse();
+                place.scans += 1;
+                place.misses = 0;
+            } else {
+                place.scans = place.scans.saturating_sub(1);
+                place.misses += 1;
+            }
+        }
+    }
+
+    /// Lays the scan upon a pose; a new place if it fits there.
+    fn enter(&mut self, engine: &mut Engine, scan: &Scan, params: &Params, guess: &Rigid, off: f64) {
+        let alignment = engine.aligner.align(&engine.index, &scan.surface, guess, None, &Settings::new(off));
+        let evidence = engine.aligner.verify(&engine.index, &scan.surface, &alignment.map_t_sensor);
+        if evidence.on < 0.5 * params.localization.min_overlap {
+            return;
+        }
+        let agrees = judge_overlap(&evidence, params, &mut String::new()) == Status::Ok;
+        let map_t_odom = alignment.map_t_sensor * scan.odom_t_sensor.inverse();
+        let scans = u32::from(agrees);
+        let place =
+            Place { map_t_odom, alignment, evidence, total: 0.0, scores: Vec::new(), scans, misses: 0 };
+        self.places.add(place, &scan.odom_t_sensor, engine.index.voxel());
+    }
+
+    /// Keeps the scan if it is from another position.
+    fn take_view(&mut self, scan: &Scan) {
+        let is_other = self.views.back().is_none_or(|view| {
+            let (turn, way) = pose_error(&view.odom_t_sensor, &scan.odom_t_sensor);
+            way > OTHER.0 || turn > OTHER.1
+        });
+        if is_other {
+            let mut view = match self.views.len() < VIEWS {
+                true => View::default(),
+                false => self.views.pop_front().unwrap_or_default(),
+            };
+            self.count += 1;
+            view.number = self.count;
+            view.surface.clone_from(&scan.surface);
+            view.odom_t_sensor = scan.odom_t_sensor;
+            self.views.push_back(view);
+        }
+    }
+
+    /// All views and the scan in the frame of the sensor now.
+    fn local(&mut self, engine: &mut Engine, scan: &Scan) -> Surface {
+        let mut out = std::mem::take(&mut self.local);
+        if self.views.len() <= 1 {
+            out.clone_from(&scan.surface);
+            return out;
+        }
+        let points = &mut self.points;
+        points.clear();
+        points.extend_from_slice(&scan.surface.points);
+        for view in &self.views {
+            let now_t_then = scan.odom_t_sensor.inv_mul(&view.odom_t_sensor);
+            points.extend(view.surface.points.iter().map(|p| now_t_then * p));
+        }
+        engine.front.surface(points, engine.index.voxel(), Some(Point::origin()), &mut out);
+        out
+    }
+
+    /// Sums the evidence of the views; that of the newest view is what the newest scan says.
+    fn weigh(&mut self, engine: &mut Engine) {
+        let Self { views, places, .. } = self;
+        let former = views.len().saturating_sub(1);
+        for place in &mut places.0 {
+            place.scores.retain(|(number, _)| views.iter().any(|view| view.number == *number));
+            for view in views.iter().take(former) {
+                if !place.scores.iter().any(|(number, _)| *number == view.number) {
+                    let pose = place.map_t_odom * view.odom_t_sensor;
+                    let evidence = engine.aligner.verify(&engine.index, &view.surface, &pose);
+                    place.scores.push((view.number, evidence.score));
+                }
+            }
+            place.total = place.evidence.score + place.scores.iter().map(|(_, score)| score).sum::<f64>();
+        }
+    }
+}

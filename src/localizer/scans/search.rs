@@ -1,0 +1,222 @@
+//! Global localization: the places of the map that a scan may come from.
+//!
+//! Features of the scan are matched with those of every submap, each set of matches is registered, and what is
+//! found is aligned to the map and verified. Within a submap a second place is found as the runner-up of the
+//! registration, and more once the matches that the places known explain are taken away.
+
+use super::StageTimes;
+use crate::features::matching::Matcher;
+use crate::features::{Descriptor, Features, FrontEnd, Match, Surface};
+use crate::geometry::{pose_error, Rigid, Vector};
+use crate::localizer::dense::{Aligner, Alignment, Evidence, Settings, SurfaceIndex};
+use crate::localizer::map::Map;
+use crate::params::Params;
+use crate::registration::{BackendError, Correspondence, Problem, Registrar};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Largest residual of an inlier, differences of equal lengths, and shortest length that is compared, voxels.
+const THRESHOLD: f64 = 1.5;
+const TAU: f64 = 0.4;
+const MIN_LENGTH: f64 = 4.0;
+/// Matches of a submap that are registered at most.
+const ROWS: usize = 2000;
+/// Points that a pose is first aligned with.
+const SKETCH: usize = 1500;
+/// Poses that are aligned at most.
+const POSES: usize = 16;
+/// How often the matches that are explained are taken away, to find further places.
+const PEELS: usize = 2;
+/// How far a pose from matches may be off, voxels.
+const OFF: f64 = 4.0;
+/// Two poses closer than this are of one place: voxels, rad.
+const SAME: (f64, f64) = (6.0, 0.2);
+
+/// A place that a scan may come from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlaceCandidate {
+    /// The pose, refined.
+    pub alignment: Alignment,
+    /// How well the scan lies there.
+    pub evidence: Evidence,
+}
+
+/// A map with all that is derived from it, and what works on it.
+pub struct Engine {
+    pub map: Arc<Map>,
+    pub index: SurfaceIndex,
+    pub front: FrontEnd,
+    pub aligner: Aligner,
+    matcher: Matcher,
+    features: Features,
+    matches: Vec<Vec<Match>>,
+    problems: Vec<Problem>,
+    poses: Vec<(Rigid, usize)>,
+    sketch: Surface,
+    candidates: Vec<PlaceCandidate>,
+    targets: Vec<usize>,
+}
+
+impl Engine {
+    /// With so many threads; 0: one per core.
+    pub fn new(map: Arc<Map>, params: &Params) -> Result<Self, BackendError> {
+        let threads = params.backend.threads.max(0) as usize;
+        let failed = |e: rayon::ThreadPoolBuildError| BackendError::Threads(e.to_string());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(failed)?;
+        let mut matcher = Matcher::new(params)?;
+        let descriptors: Vec<&[Descriptor]> =
+            map.submaps.iter().map(|submap| submap.features.descriptors.as_slice()).collect();
+        // A fault of the GPU has put the CPU in its place, or is told by the next call.
+        let _ = matcher.set_targets(&descriptors);
+        let index = SurfaceIndex::new(&map.surface, map.lengths.voxel);
+        Ok(Self {
+            index,
+            front: FrontEnd::new(threads).map_err(failed)?,
+            aligner: Aligner::new(Arc::new(pool)),
+            matcher,
+            features: Features::default(),
+            matches: Vec::new(),
+            problems: Vec::new(),
+            poses: Vec::new(),
+            sketch: Surface::default(),
+            candidates: Vec::new(),
+            targets: (0..map.submaps.len()).collect(),
+            map,
+        })
+    }
+
+    /// The parameters of registrations of matches between scan and map.
+    pub fn registration_params(&self, params: &Params) -> Params {
+        let voxel = self.map.lengths.voxel;
+        let mut out = params.clone();
+        out.registration.tau = TAU * voxel;
+        out.registration.inlier_threshold = THRESHOLD * voxel;
+        out.registration.min_length = MIN_LENGTH * voxel;
+        out
+    }
+
+    /// The places that `local` may come from, verified with `scan`, the best first. Both are in the frame of the
+    /// sensor; `local` may hold more than one sweep. `sensor_up`: the vertical, if it is known. `params` are those of
+    /// [`Engine::registration_params`].
+    pub fn search(
+        &mut self,
+        local: &Surface,
+        scan: &Surface,
+        sensor_up: Option<Vector>,
+        registrar: &mut Registrar,
+        params: &Params,
+        times: &mut StageTimes,
+    ) -> &[PlaceCandidate] {
+        let mut started = Instant::now();
+        let mut lap = |time: &mut f64| {
+            *time += started.elapsed().as_secs_f64() * 1e6;
+            started = Instant::now();
+        };
+        let max = params.scan.max_features.max(0) as usize;
+        self.front.features(local, &self.map.lengths, max, &mut self.features);
+        lap(&mut times.features);
+        self.match_submaps(params);
+        lap(&mut times.matching);
+        self.register(sensor_up, registrar, params);
+        lap(&mut times.register);
+        self.weigh(scan);
+        lap(&mut times.places);
+        &self.candidates
+    }
+
+    fn match_submaps(&mut self, params: &Params) {
+        let Self { matcher, features, matches, targets, .. } = self;
+        // After a fault of the GPU there are no matches.
+        let _ = matcher.matches(&features.descriptors, targets, params.scan.match_ratio, matches);
+    }
+
+    /// Matches -> poses, those with most inliers first.
+    fn register(&mut self, sensor_up: Option<Vector>, registrar: &mut Registrar, params: &Params) {
+        let Self { features, matches, problems, poses, map, .. } = self;
+        let rows = ROWS.min(params.registration.max_correspondences.max(0) as usize);
+        problems.resize_with(matches.len(), Problem::default);
+        for ((problem, matches), submap) in problems.iter_mut().zip(matches.iter()).zip(&map.submaps) {
+            problem.clear();
+            for pair in matches.iter().take(rows) {
+                let source = features.points.get(pair.source as usize);
+                let target = submap.features.points.get(pair.target as usize);
+                if let (Some(source), Some(target)) = (source, target) {
+                    problem.push(Correspondence::new(*source, *target));
+                }
+            }
+            if let Some(up) = sensor_up {
+                problem.set_up(up, Vector::z());
+            }
+        }
+        poses.clear();
+        let threshold = params.registration.inlier_threshold;
+        for round in 0..=PEELS {
+            let found = poses.len();
+            for result in registrar.register_batch(problems, params) {
+                let Some(pose) = result.target_t_source else { continue };
+                let others = result.runner_up.iter().map(|other| (other.target_t_source, other.inliers));
+                poses.push((pose, result.inliers));
+                poses.extend(others);
+            }
+            if round == PEELS {
+                break;
+            }
+            let known = poses.get(found..).unwrap_or_default();
+            for problem in problems.iter_mut() {
+                peel(problem, known, threshold);
+            }
+        }
+        poses.sort_by(|a, b| b.1.cmp(&a.1));
+        poses.truncate(POSES);
+    }
+
+    /// Poses -> candidates, verified, the best first.
+    fn weigh(&mut self, scan: &Surface) {
+        let Self { index, aligner, poses, sketch, candidates, .. } = self;
+        let voxel = index.voxel();
+        thin(scan, SKETCH, sketch);
+        candidates.clear();
+        for (pose, _) in poses.iter() {
+            let alignment = aligner.align(index, sketch, pose, None, &Settings::new(OFF * voxel));
+            if candidates
+                .iter()
+                .any(|known| same(&known.alignment.map_t_sensor, &alignment.map_t_sensor, voxel))
+            {
+                continue;
+            }
+            let evidence = aligner.verify(index, sketch, &alignment.map_t_sensor);
+            candidates.push(PlaceCandidate { alignment, evidence });
+        }
+        candidates.sort_by(|a, b| b.evidence.score.total_cmp(&a.evidence.score));
+    }
+}
+
+/// Two poses are of one place.
+pub fn same(a: &Rigid, b: &Rigid, voxel: f64) -> bool {
+    let (angle, distance) = pose_error(a, b);
+    distance < SAME.0 * voxel && angle < SAME.1
+}
+
+/// Takes away the rows that a pose explains.
+fn peel(problem: &mut Problem, known: &[(Rigid, usize)], threshold: f64) {
+    let mut left = Problem::with_capacity(problem.len());
+    for row in problem.rows() {
+        let explained = known.iter().any(|(pose, _)| (pose * row.source - row.target).norm() < threshold);
+        if !explained {
+            left.push(row);
+        }
+    }
+    if let Some([source, target]) = problem.up() {
+        left.set_up(source, target);
+    }
+    *problem = left;
+}
+
+/// Every so many-th point, so that about `most` are left.
+fn thin(surface: &Surface, most: usize, out: &mut Surface) {
+    let step = surface.points.len().div_ceil(most.max(1)).max(1);
+    out.points.clear();
+    out.normals.clear();
+    out.points.extend(surface.points.iter().step_by(step));
+    out.normals.extend(surface.normals.iter().step_by(step));
+}
