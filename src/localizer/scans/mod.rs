@@ -67,6 +67,7 @@ struct Answer {
     others: Vec<RunnerUp>,
     inliers: usize,
     score: f64,
+    overlap: f64,
     margin: f64,
     times: StageTimes,
 }
@@ -229,7 +230,7 @@ impl Answer {
         self.map_t_sensor = None;
         self.covariance = Matrix6::zeros();
         self.others.clear();
-        (self.inliers, self.score, self.margin) = (0, 0.0, 0.0);
+        (self.inliers, self.score, self.overlap, self.margin) = (0, 0.0, 0.0, 0.0);
         self.times = StageTimes::default();
     }
 
@@ -253,6 +254,7 @@ impl Answer {
             log10_false_alarms: -self.score * std::f64::consts::LOG10_E,
             spread: [0.0; 3],
             margin: self.margin,
+            overlap: self.overlap,
             stages: self.times.into(),
         }
     }
