@@ -113,7 +113,7 @@ pub struct Facts {
     pub margin: f64,
     /// The best pose in the map and its rivals, best first, as far as they exist.
     pub candidates: Vec<Candidate>,
-    /// Share of the scan that lies on the map.
+    /// Share of a scan that lies on the map, 0 to 1; 0 of correspondences.
     pub overlap: f64,
     /// Time to read the message, microseconds.
     pub parse_us: f64,
@@ -133,6 +133,7 @@ impl Facts {
         self.log10_false_alarms = found.log10_false_alarms;
         self.spread = found.spread;
         self.margin = found.margin;
+        self.overlap = found.overlap;
         self.stages = found.stages;
         self.candidates.clear();
         let Some(base_t_sensor) = base_t_sensor else { return };

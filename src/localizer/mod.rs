@@ -165,7 +165,7 @@ impl Localizer {
         self.state.problems.points.rows()
     }
 
-    /// The inliers of the last message as points of the map; none of 2D-2D correspondences.
+    /// The inliers of the last message as points of the map; none of 2D-2D correspondences and of raw clouds.
     pub fn inliers(&self) -> impl Iterator<Item = Point> + '_ {
         let (frame, problems) = (self.frame(), &self.state.problems);
         let of = |input| (frame.registered && frame.input == input).then_some(problems).into_iter();
@@ -177,9 +177,13 @@ impl Localizer {
             .filter_map(|(point, inlier)| inlier.then_some(point))
     }
 
-    /// TEMPORARY
+    /// The points of the last raw cloud, one a voxel, where the pose that was accepted puts them in the map; none if
+    /// the last message was no raw cloud or gave no pose.
     pub fn aligned(&self) -> impl Iterator<Item = Point> + '_ {
-        std::iter::empty()
+        let frame = self.frame();
+        let pose = frame.accepted.as_ref().filter(|_| frame.input == Input::Points);
+        let points = &self.scans.surface().points;
+        pose.into_iter().flat_map(move |pose| points.iter().map(move |point| pose.map_t_sensor * point))
     }
 
     /// Takes a pose of `/initialpose`: base in map. A stamp of zero means now. Accepted: the

@@ -7,7 +7,7 @@ use super::node::NodeError;
 use super::publish::{cloud, is_heard};
 use super::streams::{Inbox, LatestSlot};
 use crate::features::{Filters, RawCloud};
-use crate::localizer::map::{Map, MapError, Settings};
+use crate::localizer::map::{CacheUse, Map, MapError, Progress, Settings};
 use crate::messages::point_cloud::PointCloudView;
 use crate::messages::MessageError;
 use crate::params::Params;
@@ -148,11 +148,12 @@ impl Loader {
         if let Some(path) = self.path.take() {
             let name = path.display().to_string();
             let started = Instant::now();
-            let map = Map::load(&path, &self.settings, &mut self.progress(&name));
+            let map = Map::load(&path, &self.settings, self.progress(&name));
             match map {
                 _ if self.arrivals.stopped() => return Ok(()),
                 Ok(map) => self.hand_over(map, &name, started),
-                Err(error) => return Err(NodeError::Map { name, error }),
+                Err(error @ MapError::File { .. }) => return Err(NodeError::Map(error.to_string())),
+                Err(error) => return Err(NodeError::Map(format!("{name}: {error}"))),
             }
         }
         while !self.arrivals.stopped() {
@@ -173,7 +174,7 @@ impl Loader {
         if digest.is_some() && digest == self.taken {
             return;
         }
-        match self.read(cdr, &mut self.progress(NAME)) {
+        match self.read(cdr, self.progress(NAME)) {
             _ if self.arrivals.stopped() => {}
             Ok(map) => {
                 self.taken = digest;
@@ -188,7 +189,7 @@ impl Loader {
         }
     }
 
-    fn read(&self, cdr: &[u8], progress: &mut dyn FnMut(f64)) -> Result<Map, Refusal> {
+    fn read(&self, cdr: &[u8], progress: impl FnMut(Progress)) -> Result<Map, Refusal> {
         let view = PointCloudView::parse(cdr)?;
         let slashless = |name: &str| name.trim_start_matches('/').to_owned();
         let (got, want) = (slashless(view.frame), slashless(&self.frame));
@@ -202,24 +203,23 @@ impl Loader {
     }
 
     /// Tells how far a map has come.
-    fn progress(&self, name: &str) -> impl FnMut(f64) + use<> {
-        let (state, name, mut last) = (self.reporter.state.clone(), name.to_owned(), None);
-        move |share| {
-            let percent = (100.0 * share) as u8;
-            if last.replace(percent) != Some(percent) {
-                lock(&state).map.load(format!("loading {name}: {percent} %"));
-            }
+    fn progress(&self, name: &str) -> impl FnMut(Progress) + use<> {
+        let (state, name) = (self.reporter.state.clone(), name.to_owned());
+        move |Progress { stage, done, total }| {
+            let percent = 100 * done / total.max(1);
+            lock(&state).map.load(format!("loading {name}: {stage}, {percent} %"));
         }
     }
 
     fn hand_over(&mut self, map: Map, name: &str, started: Instant) {
         let note = format!(
-            "{name}: {} points, {} after voxels of {:.2} m, {} submaps; ready after {:.1} s",
+            "{name}: {} points, {} after voxels of {:.2} m, {} submaps; ready after {:.1} s{}",
             map.raw_points,
             map.surface.points.len(),
             map.lengths.voxel,
             map.submaps.len(),
-            started.elapsed().as_secs_f64()
+            started.elapsed().as_secs_f64(),
+            if map.cache == CacheUse::Read { ", kept from the start before" } else { "" }
         );
         self.logger.info(&note);
         lock(&self.reporter.state).map.take(&map, note);

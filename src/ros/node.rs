@@ -9,7 +9,6 @@ use super::publish::Outputs;
 use super::streams::Inbox;
 use super::worker::{Announcer, Worker};
 use super::{lock, NodeClock};
-use crate::localizer::map::MapError;
 use crate::localizer::transforms::TransformBuffer;
 use crate::localizer::{Input, Localizer, PerInput};
 use crate::messages::Stamp;
@@ -53,13 +52,8 @@ pub enum NodeError {
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// The file of `map.path` cannot be used.
-    #[error("map.path: {name}: {error}")]
-    Map {
-        /// the file
-        name: String,
-        /// why not
-        error: MapError,
-    },
+    #[error("map.path: {0}")]
+    Map(String),
     /// ROS refused something.
     #[error("ROS: {0}")]
     Ros(#[from] r2r::Error),
@@ -79,7 +73,7 @@ impl NodeError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Argument(_) | Self::Parameter(_) | Self::RosArguments(_) => 2,
-            Self::Backend(_) | Self::Map { .. } => 2,
+            Self::Backend(_) | Self::Map(_) => 2,
             Self::Ros(_) | Self::System(_) | Self::GpuLost(_) | Self::Thread(_) => 1,
         }
     }

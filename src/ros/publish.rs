@@ -70,7 +70,8 @@ impl Outputs {
             let poses = candidates.iter().map(|c| pose_msg(&c.map_t_base)).collect();
             self.candidates.publish(&PoseArray { header: self.header(frame.stamp), poses })?;
         }
-        if frame.registered && frame.input.is_absolute() && is_heard(&self.inliers) {
+        let has_rows = matches!(frame.input, Input::Points3d3d | Input::Sights2d3d);
+        if frame.registered && has_rows && is_heard(&self.inliers) {
             self.inliers.publish(&cloud(self.header(frame.stamp), localizer.inliers()))?;
         }
         if frame.input == Input::Points && frame.accepted.is_some() && is_heard(&self.aligned_points) {

@@ -122,7 +122,10 @@ impl Worker {
             changed = true;
         }
         if let Some(map) = work.map.take() {
-            self.localizer.set_map(map);
+            if let Err(error) = self.localizer.set_map(map) {
+                self.localizer.count_refused_map();
+                self.log.refused(&format!("the map cannot be used: {error}"));
+            }
             changed = true;
         }
         for _ in 0..work.refused_maps {

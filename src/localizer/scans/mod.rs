@@ -72,6 +72,7 @@ struct Answer {
     others: Vec<RunnerUp>,
     inliers: usize,
     score: f64,
+    overlap: f64,
     margin: f64,
     times: StageTimes,
 }
@@ -236,7 +237,7 @@ impl Answer {
         self.map_t_sensor = None;
         self.covariance = Matrix6::zeros();
         self.others.clear();
-        (self.inliers, self.score, self.margin) = (0, 0.0, 0.0);
+        (self.inliers, self.score, self.overlap, self.margin) = (0, 0.0, 0.0, 0.0);
         self.times = StageTimes::default();
     }
 
@@ -260,6 +261,7 @@ impl Answer {
             log10_false_alarms: -self.score * std::f64::consts::LOG10_E,
             spread: [0.0; 3],
             margin: self.margin,
+            overlap: self.overlap,
             stages: self.times.into(),
         }
     }

@@ -100,5 +100,6 @@ impl Answer {
         self.covariance = alignment.covariance;
         self.inliers = alignment.inliers;
         self.score = evidence.score;
+        self.overlap = evidence.on;
     }
 }
