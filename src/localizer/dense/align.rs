@@ -268,13 +268,14 @@ impl Aligner {
                 patch.add(row, scale);
             }
         }
-        let mut total = Matrix6::zeros();
-        for patch in &self.patches {
-            total += patch.covariance(OFFSET);
-        }
         // Six of the surfaces went into the pose.
         let count = self.patches.len() as f64;
-        total * (count / (count - 6.0).max(1.0))
+        let inflation = count / (count - 6.0).max(1.0);
+        let mut total = Matrix6::zeros();
+        for patch in &self.patches {
+            total += patch.covariance(inflation, OFFSET);
+        }
+        total
     }
 
     /// Overlap, inliers and residuals, from the rows of the last pose.

@@ -161,9 +161,11 @@ impl Patch {
         self.reach += j;
     }
 
-    /// Its part in the covariance of the gradient; an offset of this deviation (m) is always possible.
-    pub fn covariance(&self, offset: f64) -> Matrix6<f64> {
-        self.score * self.score.transpose() + self.reach * self.reach.transpose() * (offset * offset)
+    /// Its part in the covariance of the gradient: what its residuals show, times the inflation, and an offset of
+    /// this deviation (m), which is always possible.
+    pub fn covariance(&self, inflation: f64, offset: f64) -> Matrix6<f64> {
+        self.score * self.score.transpose() * inflation
+            + self.reach * self.reach.transpose() * (offset * offset)
     }
 }
 
