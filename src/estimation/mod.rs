@@ -25,6 +25,7 @@ mod kinds;
 mod model;
 mod pnp;
 mod problem;
+mod profile;
 mod refine;
 mod relative;
 mod result;
