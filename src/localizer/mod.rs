@@ -177,9 +177,9 @@ impl Localizer {
             .filter_map(|(point, inlier)| inlier.then_some(point))
     }
 
-    /// TEMPORARY
+    /// The points of the last raw cloud, one a voxel, in the map by the pose that was found, trusted or not.
     pub fn aligned(&self) -> impl Iterator<Item = Point> + '_ {
-        std::iter::empty()
+        self.scans.aligned()
     }
 
     /// Takes a pose of `/initialpose`: base in map. A stamp of zero means now. Accepted: the
@@ -194,7 +194,7 @@ impl Localizer {
     ) -> Result<(), InitialPoseError> {
         self.state.set_initial_pose(frame, stamp, pose, now)?;
         if let Some(prior) = &self.state.prior {
-            self.scans.hint(&prior.map_t_base, &prior.covariance, prior.stamp);
+            self.scans.hint(&prior.map_t_base, &prior.covariance);
         }
         Ok(())
     }

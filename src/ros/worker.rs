@@ -122,7 +122,9 @@ impl Worker {
             changed = true;
         }
         if let Some(map) = work.map.take() {
-            self.localizer.set_map(map);
+            if let Err(error) = self.localizer.set_map(map) {
+                self.log.refused(&error.to_string());
+            }
             changed = true;
         }
         for _ in 0..work.refused_maps {

@@ -66,6 +66,7 @@ struct Answer {
     covariance: Matrix6<f64>,
     others: Vec<RunnerUp>,
     inliers: usize,
+    overlap: f64,
     score: f64,
     margin: f64,
     times: StageTimes,
@@ -131,14 +132,16 @@ impl Scans {
     }
 
     /// Forgets the place; the first to be tried is this pose of the base, which a person or another program gave.
-    pub fn hint(&mut self, map_t_base: &Rigid, covariance: &Matrix6<f64>, stamp: Stamp) {
+    pub fn hint(&mut self, map_t_base: &Rigid, covariance: &Matrix6<f64>) {
         self.reset();
-        self.race.hint(map_t_base, covariance, stamp);
+        self.race.hint(map_t_base, covariance);
     }
 
-    /// The points of the last scan, one a voxel, in the frame of the sensor.
-    pub fn surface(&self) -> &Surface {
-        &self.scan.surface
+    /// The points of the last scan, one a voxel, in the map; none without a pose.
+    pub fn aligned(&self) -> impl Iterator<Item = Point> + '_ {
+        let pose = self.answer.map_t_sensor;
+        pose.into_iter()
+            .flat_map(|map_t_sensor| self.scan.surface.points.iter().map(move |p| map_t_sensor * p))
     }
 
     /// Localizes a scan, whose motion has been undone.
@@ -229,7 +232,7 @@ impl Answer {
         self.map_t_sensor = None;
         self.covariance = Matrix6::zeros();
         self.others.clear();
-        (self.inliers, self.score, self.margin) = (0, 0.0, 0.0);
+        (self.inliers, self.overlap, self.score, self.margin) = (0, 0.0, 0.0, 0.0);
         self.times = StageTimes::default();
     }
 
@@ -248,6 +251,7 @@ impl Answer {
             covariance: &self.covariance,
             others: &self.others,
             inliers: self.inliers,
+            overlap: self.overlap,
             independent_inliers: self.inliers,
             inlier_mask: &[],
             log10_false_alarms: -self.score * std::f64::consts::LOG10_E,
