@@ -334,8 +334,6 @@ params! {
         max_places: i64 = 12, "", Range::Within(2.0, 100.0), true;
         /// Time without a scan that fits after which a tracked pose is given up.
         lost_sec: f64 = 1.0, "s", Range::Within(0.0, 60.0), true;
-        /// File that the pose is written to now and then, and tried first at the next start; empty: none.
-        last_pose_file: String = String::new(), "", Range::Any, false;
     }
     /// When a pose is trusted.
     acceptance: AcceptanceParams {

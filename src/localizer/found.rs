@@ -19,6 +19,8 @@ pub(super) struct Found<'a> {
     pub inliers: usize,
     pub independent_inliers: usize,
     pub inlier_mask: &'a [bool],
+    /// Share of a scan that lies on the map; zero of the other inputs.
+    pub overlap: f64,
     pub log10_false_alarms: f64,
     pub spread: [f64; 3],
     pub margin: f64,
@@ -41,6 +43,7 @@ macro_rules! found {
                     inliers: result.inliers,
                     independent_inliers: result.independent_inliers,
                     inlier_mask: &result.inlier_mask,
+                    overlap: 0.0,
                     log10_false_alarms: result.log10_false_alarms,
                     spread: result.spread,
                     margin: result.margin,

@@ -130,6 +130,7 @@ impl Facts {
         self.inlier_ratio = found.inliers as f64 / rows.max(1) as f64;
         self.inlier_mask.clear();
         self.inlier_mask.extend_from_slice(found.inlier_mask);
+        self.overlap = found.overlap;
         self.log10_false_alarms = found.log10_false_alarms;
         self.spread = found.spread;
         self.margin = found.margin;

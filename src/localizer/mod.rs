@@ -198,7 +198,7 @@ impl Localizer {
     ) -> Result<(), InitialPoseError> {
         self.state.set_initial_pose(frame, stamp, pose, now)?;
         if let Some(prior) = &self.state.prior {
-            self.scans.hint(&prior.map_t_base, &prior.covariance, prior.stamp);
+            self.scans.hint(&prior.map_t_base, &prior.covariance);
         }
         Ok(())
     }

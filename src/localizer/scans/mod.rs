@@ -71,8 +71,8 @@ struct Answer {
     covariance: Matrix6<f64>,
     others: Vec<RunnerUp>,
     inliers: usize,
-    score: f64,
     overlap: f64,
+    score: f64,
     margin: f64,
     times: StageTimes,
 }
@@ -137,14 +137,16 @@ impl Scans {
     }
 
     /// Forgets the place; the first to be tried is this pose of the base, which a person or another program gave.
-    pub fn hint(&mut self, map_t_base: &Rigid, covariance: &Matrix6<f64>, stamp: Stamp) {
+    pub fn hint(&mut self, map_t_base: &Rigid, covariance: &Matrix6<f64>) {
         self.reset();
-        self.race.hint(map_t_base, covariance, stamp);
+        self.race.hint(map_t_base, covariance);
     }
 
-    /// The points of the last scan, one a voxel, in the frame of the sensor.
-    pub fn surface(&self) -> &Surface {
-        &self.scan.surface
+    /// The points of the last scan, one a voxel, in the map; none without a pose.
+    pub fn aligned(&self) -> impl Iterator<Item = Point> + '_ {
+        let pose = self.answer.map_t_sensor;
+        pose.into_iter()
+            .flat_map(|map_t_sensor| self.scan.surface.points.iter().map(move |p| map_t_sensor * p))
     }
 
     /// Localizes a scan, whose motion has been undone.
@@ -237,7 +239,7 @@ impl Answer {
         self.map_t_sensor = None;
         self.covariance = Matrix6::zeros();
         self.others.clear();
-        (self.inliers, self.score, self.overlap, self.margin) = (0, 0.0, 0.0, 0.0);
+        (self.inliers, self.overlap, self.score, self.margin) = (0, 0.0, 0.0, 0.0);
         self.times = StageTimes::default();
     }
 
@@ -256,6 +258,7 @@ impl Answer {
             covariance: &self.covariance,
             others: &self.others,
             inliers: self.inliers,
+            overlap: self.overlap,
             independent_inliers: self.inliers,
             inlier_mask: &[],
             log10_false_alarms: -self.score * std::f64::consts::LOG10_E,

@@ -12,9 +12,12 @@ use crate::status::Status;
 use std::fmt::Write as _;
 
 /// Share of the points whose rays go through the map above which the map contradicts a scan.
-pub const MAX_THROUGH: f64 = 0.15;
-/// Score below which a scan says nothing for a place.
-pub const MIN_SCORE: f64 = 20.0;
+const MAX_THROUGH: f64 = 0.15;
+/// Score (natural logarithm of a likelihood ratio) below which a scan says too little for a place that was searched
+/// for among many.
+const MIN_SCORE: f64 = 20.0;
+/// Share of the smallest overlap that is enough where odometry says that the robot is there.
+const EXPECTED: f64 = 0.8;
 /// Scans in a row that may contradict a place before it is dropped.
 const MISSES: u32 = 3;
 /// A place that has less than this share of the evidence of the best is dropped.
@@ -37,15 +40,35 @@ pub struct Place {
     pub scans: u32,
     /// Scans that did not, in a row.
     pub misses: u32,
+    /// It is where a person or another program says that the robot is.
+    pub hinted: bool,
 }
 
-/// What a scan that was laid upon the map says: nothing against the pose, or the status and why.
+/// What a scan says of a pose that is expected from the one before: nothing against it, or the status and why.
+pub fn judge_expected(
+    alignment: &Alignment,
+    evidence: &Evidence,
+    params: &Params,
+    why: &mut String,
+) -> Status {
+    why.clear();
+    match fits(evidence, EXPECTED * params.localization.min_overlap, 0.0, why) {
+        true => judge_constraint(alignment, params, why),
+        false => Status::LowOverlap,
+    }
+}
+
+/// What a scan says of a place that was searched for: nothing against it, or the status and why.
 pub fn judge(alignment: &Alignment, evidence: &Evidence, params: &Params, why: &mut String) -> Status {
     why.clear();
-    let status = judge_overlap(evidence, params, why);
-    if status != Status::Ok {
-        return status;
+    match judge_overlap(evidence, params, why) {
+        Status::Ok => judge_constraint(alignment, params, why),
+        status => status,
     }
+}
+
+/// Whether the scan fixes the pose.
+fn judge_constraint(alignment: &Alignment, params: &Params, why: &mut String) -> Status {
     let [translation, rotation] = weakest(alignment);
     let limits = &params.acceptance;
     if translation > limits.max_translation_std || rotation > limits.max_rotation_std {
@@ -58,20 +81,25 @@ pub fn judge(alignment: &Alignment, evidence: &Evidence, params: &Params, why: &
 
 /// As [`judge`], of the overlap alone.
 pub fn judge_overlap(evidence: &Evidence, params: &Params, why: &mut String) -> Status {
+    match fits(evidence, params.localization.min_overlap, MIN_SCORE, why) {
+        true => Status::Ok,
+        false => Status::LowOverlap,
+    }
+}
+
+fn fits(evidence: &Evidence, min_overlap: f64, min_score: f64, why: &mut String) -> bool {
     let Evidence { on, through, score, .. } = *evidence;
-    if on < params.localization.min_overlap {
-        let _ = write!(why, "{:.0} % of the scan lies on the map", 100.0 * on);
-        return Status::LowOverlap;
-    }
-    if through > MAX_THROUGH {
-        let _ = write!(why, "{:.0} % of the scan lies behind surfaces of the map", 100.0 * through);
-        return Status::LowOverlap;
-    }
-    if score < MIN_SCORE {
-        let _ = write!(why, "the scan says too little of the place (score {score:.1})");
-        return Status::LowOverlap;
-    }
-    Status::Ok
+    let told = if !(on >= min_overlap) {
+        write!(why, "low_overlap: {:.0} % of the scan lies on the map", 100.0 * on)
+    } else if through > MAX_THROUGH {
+        write!(why, "contradicted: {:.0} % of the rays go through surfaces of the map", 100.0 * through)
+    } else if !(score >= min_score) {
+        write!(why, "no_evidence: score {score:.1}, {min_score} is needed")
+    } else {
+        return true;
+    };
+    let _ = told;
+    false
 }
 
 /// Largest standard deviations of translation (m) and rotation (rad).
@@ -109,7 +137,10 @@ impl Places {
         let pose = place.map_t_odom * odom_t_sensor;
         let known = self.0.iter_mut().find(|known| same(&(known.map_t_odom * odom_t_sensor), &pose, voxel));
         match known {
-            Some(_) => false,
+            Some(known) => {
+                known.hinted |= place.hinted;
+                false
+            }
             None => {
                 self.0.push(place);
                 true
@@ -132,14 +163,27 @@ impl Places {
         self.0.truncate(max);
     }
 
+    /// Puts a place that was hinted at first, unless another explains the scans clearly better.
+    pub fn prefer_hinted(&mut self, params: &Params) {
+        let best = self.0.first().map_or(0.0, |place| place.total);
+        let least = params.acceptance.max_runner_up * best;
+        if let Some(at) = self.0.iter().position(|place| place.hinted && place.total >= least) {
+            if let Some(front) = self.0.get_mut(..=at) {
+                front.rotate_right(1);
+            }
+        }
+    }
+
     /// Whether the best place is trusted, and why not.
     pub fn decide(&self, params: &Params, why: &mut String) -> Verdict {
         why.clear();
         let Some(best) = self.0.first() else {
-            why.push_str("no place of the map explains the scan");
+            why.push_str("no_place: no place of the map explains the scan");
             return Verdict { status: Status::LowOverlap, margin: 0.0 };
         };
         let rival = self.0.get(1).map_or(0.0, |rival| (rival.total / best.total.max(1e-9)).max(0.0));
+        // A hint settles which of two places it is, as far as both explain the scans.
+        let rival = if best.hinted { 0.0 } else { rival };
         let margin = (1.0 - rival).clamp(0.0, 1.0);
         let verdict = |status| Verdict { status, margin };
         let status = judge(&best.alignment, &best.evidence, params, why);
@@ -147,12 +191,12 @@ impl Places {
             return verdict(status);
         }
         if rival > params.acceptance.max_runner_up {
-            let _ = write!(why, "another place has {:.0} % of the evidence", 100.0 * rival);
+            let _ = write!(why, "runner_up: another place has {:.0} % of the evidence", 100.0 * rival);
             return verdict(Status::Ambiguous);
         }
         let need = params.localization.min_scans.max(1) as u32;
         if best.scans < need {
-            let _ = write!(why, "{} of {need} scans agree", best.scans);
+            let _ = write!(why, "unconfirmed: {} of {need} scans agree", best.scans);
             return verdict(Status::Unconfirmed);
         }
         verdict(Status::Ok)

@@ -5,9 +5,8 @@ use super::search::Engine;
 use super::track::Tracked;
 use super::{Answer, Scan};
 use crate::features::Surface;
-use crate::geometry::{pose_error, Point, Rigid};
+use crate::geometry::{pose_error, Point, Rigid, Vector};
 use crate::localizer::dense::Settings;
-use crate::messages::Stamp;
 use crate::params::Params;
 use crate::registration::{Registrar, RunnerUp};
 use crate::status::Status;
@@ -22,7 +21,11 @@ const OTHER: (f64, f64) = (0.5, 0.3);
 /// How far a place that is known may be off at the next scan, voxels.
 const OFF: f64 = 3.0;
 /// How far a hint may be off at most, voxels.
-const HINT_OFF: f64 = 8.0;
+const HINT_OFF: f64 = 10.0;
+/// Scans for which a hint is tried.
+const HINTED: u32 = 20;
+/// Turns that are tried about a hint, rad.
+const TURNS: [f64; 5] = [0.0, 0.2, -0.2, 0.4, -0.4];
 
 /// A scan from another position than those before.
 #[derive(Debug, Default)]
@@ -38,8 +41,8 @@ struct Hint {
     map_t_base: Rigid,
     /// Largest standard deviation of the position, m.
     deviation: f64,
-    /// Where odometry had the base then, from the first scan on.
-    odom_t_base: Option<Rigid>,
+    /// Scans for which it is tried.
+    left: u32,
 }
 
 /// The race of the places.
@@ -72,9 +75,9 @@ impl Race {
     }
 
     /// A pose to be tried first.
-    pub fn hint(&mut self, map_t_base: &Rigid, covariance: &Matrix6<f64>, _stamp: Stamp) {
+    pub fn hint(&mut self, map_t_base: &Rigid, covariance: &Matrix6<f64>) {
         let variance = covariance.diagonal().rows(0, 3).max();
-        self.hint = Some(Hint { map_t_base: *map_t_base, deviation: variance.sqrt(), odom_t_base: None });
+        self.hint = Some(Hint { map_t_base: *map_t_base, deviation: variance.max(0.0).sqrt(), left: HINTED });
     }
 
     /// A place that was lost is tried as others are.
@@ -97,11 +100,23 @@ impl Race {
         self.take_view(scan);
         answer.times.track = started.elapsed().as_secs_f64() * 1e6;
 
-        let local = self.local(engine, scan);
-        let candidates = engine
-            .search(&local, &scan.surface, scan.up, &scan.upright, registrar, params, &mut answer.times)
-            .to_vec();
-        self.local = local;
+        self.try_hint(engine, scan, params);
+        let is_hinted = self.places.0.iter().any(|place| place.hinted && place.misses == 0);
+        let mut candidates = Vec::new();
+        if !is_hinted {
+            let local = self.local(engine, scan);
+            let times = &mut answer.times;
+            candidates.extend_from_slice(engine.search(
+                &local,
+                &scan.surface,
+                scan.up,
+                &scan.upright,
+                registrar,
+                params,
+                times,
+            ));
+            self.local = local;
+        }
 
         let started = Instant::now();
         let given = self.former.take().map(|map_t_odom| map_t_odom * scan.odom_t_sensor);
@@ -109,10 +124,11 @@ impl Race {
         let max = params.localization.max_places.max(2) as usize;
         let poses: Vec<Rigid> = poses.take(max).collect();
         for pose in poses {
-            self.enter(engine, scan, params, &pose, OFF * voxel);
+            self.enter(engine, scan, params, &pose, OFF * voxel, false);
         }
         self.weigh(engine);
         self.places.tidy(&scan.odom_t_sensor, voxel, max);
+        self.places.prefer_hinted(params);
         let verdict = self.places.decide(params, &mut answer.why);
         answer.status = Some(verdict.status);
         answer.margin = verdict.margin;
@@ -128,6 +144,21 @@ impl Race {
         }
         answer.times.places += started.elapsed().as_secs_f64() * 1e6;
         sure
+    }
+
+    /// Lays the scan upon the pose that somebody gave, until it fits there. What was given is taken to hold at the
+    /// scan: it is a rough pose, and the robot is slow.
+    fn try_hint(&mut self, engine: &mut Engine, scan: &Scan, params: &Params) {
+        let Some(mut hint) = self.hint.take().filter(|hint| hint.left > 0) else { return };
+        hint.left -= 1;
+        let voxel = engine.index.voxel();
+        let off = (3.0 * hint.deviation).clamp(OFF * voxel, HINT_OFF * voxel);
+        for turn in TURNS {
+            let turn = Rigid::rotation(Vector::z() * turn);
+            self.enter(engine, scan, params, &(hint.map_t_base * turn * scan.base_t_sensor), off, true);
+        }
+        let fits = self.places.0.iter().any(|place| place.hinted && place.scans > 0);
+        self.hint = (!fits).then_some(hint);
     }
 
     /// Lays the scan upon the places that are known.
@@ -152,7 +183,15 @@ impl Race {
     }
 
     /// Lays the scan upon a pose; a new place if it fits there.
-    fn enter(&mut self, engine: &mut Engine, scan: &Scan, params: &Params, guess: &Rigid, off: f64) {
+    fn enter(
+        &mut self,
+        engine: &mut Engine,
+        scan: &Scan,
+        params: &Params,
+        guess: &Rigid,
+        off: f64,
+        hinted: bool,
+    ) {
         let alignment = engine.aligner.align(&engine.index, &scan.surface, guess, None, &Settings::new(off));
         let evidence = engine.aligner.verify(&engine.index, &scan.surface, &alignment.map_t_sensor);
         if evidence.on < 0.5 * params.localization.min_overlap {
@@ -161,8 +200,16 @@ impl Race {
         let agrees = judge_overlap(&evidence, params, &mut String::new()) == Status::Ok;
         let map_t_odom = alignment.map_t_sensor * scan.odom_t_sensor.inverse();
         let scans = u32::from(agrees);
-        let place =
-            Place { map_t_odom, alignment, evidence, total: 0.0, scores: Vec::new(), scans, misses: 0 };
+        let place = Place {
+            map_t_odom,
+            alignment,
+            evidence,
+            total: 0.0,
+            scores: Vec::new(),
+            scans,
+            misses: 0,
+            hinted,
+        };
         self.places.add(place, &scan.odom_t_sensor, engine.index.voxel());
     }
 

@@ -6,13 +6,13 @@
 
 use super::walls::Walls;
 use super::StageTimes;
-use crate::features::matching::Matcher;
+use crate::features::matching::{correspondences, Matcher};
 use crate::features::{Descriptor, Features, FrontEnd, Match, Surface};
 use crate::geometry::{pose_error, Rigid, Vector};
 use crate::localizer::dense::{Aligner, Alignment, Evidence, Settings, SurfaceIndex};
 use crate::localizer::map::Map;
 use crate::params::Params;
-use crate::registration::{BackendError, Correspondence, Problem, Registrar};
+use crate::registration::{BackendError, Problem, Registrar};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -144,13 +144,7 @@ impl Engine {
         problems.resize_with(matches.len(), Problem::default);
         for ((problem, matches), submap) in problems.iter_mut().zip(matches.iter()).zip(&map.submaps) {
             problem.clear();
-            for pair in matches.iter().take(rows) {
-                let source = features.points.get(pair.source as usize);
-                let target = submap.features.points.get(pair.target as usize);
-                if let (Some(source), Some(target)) = (source, target) {
-                    problem.push(Correspondence::new(*source, *target));
-                }
-            }
+            correspondences(matches, features, &submap.features, rows, problem);
             if let Some(up) = sensor_up {
                 problem.set_up(up, Vector::z());
             }
@@ -173,6 +167,7 @@ impl Engine {
                 peel(problem, known, threshold);
             }
         }
+        // Stable: equal ones in the order of the submaps.
         poses.sort_by(|a, b| b.1.cmp(&a.1));
         poses.truncate(POSES);
     }

@@ -1,6 +1,6 @@
 //! Tracking: each scan is aligned to the map where odometry puts it.
 
-use super::places::{judge, jumped, predicted};
+use super::places::{judge_expected, jumped, predicted};
 use super::search::Engine;
 use super::{Answer, Scan};
 use crate::geometry::{pose_error, Rigid};
@@ -73,7 +73,7 @@ impl Tracked {
         let settings = Settings::new(OFF * voxel);
         let alignment = engine.aligner.align(&engine.index, &scan.surface, &guess, Some(&prior), &settings);
         let evidence = engine.aligner.verify(&engine.index, &scan.surface, &alignment.map_t_sensor);
-        let mut status = judge(&alignment, &evidence, params, &mut answer.why);
+        let mut status = judge_expected(&alignment, &evidence, params, &mut answer.why);
         if status == Status::Ok && jumped(&guess, &alignment.map_t_sensor, &(prior + alignment.covariance)) {
             answer.why.push_str("the scan fits, but not where odometry puts it");
             status = Status::LowOverlap;
@@ -99,6 +99,7 @@ impl Answer {
         self.map_t_sensor = Some(alignment.map_t_sensor);
         self.covariance = alignment.covariance;
         self.inliers = alignment.inliers;
+        self.overlap = evidence.on;
         self.score = evidence.score;
         self.overlap = evidence.on;
     }
