@@ -313,7 +313,7 @@ pub(super) fn match_point<'a>(
     let turned = pose.rotation * normal;
     let cosine = turned.dot(&surfel.normal);
     let known = *normal != Vector::zeros();
-    if known && !(cosine.abs() >= ALIKE) {
+    if known && (cosine.is_nan() || cosine.abs() < ALIKE) {
         return None;
     }
     let residual = surfel.normal.dot(&(lever + (pose.translation - surfel.point.coords)));

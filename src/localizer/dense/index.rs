@@ -204,7 +204,10 @@ impl SurfaceIndex {
     pub fn cast(&self, origin: &Point, direction: &Vector, from: f64, to: f64) -> Option<f64> {
         let grid = self.levels.first()?;
         let start = origin + direction * from;
-        if !(from < to && start.iter().chain(direction.iter()).all(|v| v.is_finite()) && to.is_finite()) {
+        // No ray is so long, no map so far away: neither may take for ever.
+        let to = to.min(from + FARTHEST * grid.edge);
+        let sane = start.iter().chain(direction.iter()).all(|v| v.abs() < FAR_AWAY * grid.edge);
+        if !sane || !to.is_finite() || from >= to {
             return None;
         }
         // Cell by cell along the ray (Amanatides and Woo 1987).
@@ -235,7 +238,7 @@ impl SurfaceIndex {
                 }
             }
             let axis = (0..3).fold(0, |least, i| if next[i] < next[least] { i } else { least });
-            if !(next[axis] < to) {
+            if next[axis] >= to {
                 return None;
             }
             cell[axis] = cell[axis].saturating_add(if direction[axis] > 0.0 { 1 } else { -1 });
@@ -249,5 +252,8 @@ impl SurfaceIndex {
     }
 }
 
+/// Cells that a ray goes through at most, and how far from the origin it may begin, cells.
+const FARTHEST: f64 = 1e5;
+const FAR_AWAY: f64 = 1e12;
 /// Cosine of the incidence below which a ray only grazes a surface, 78 degrees.
 const GRAZING: f64 = 0.2;

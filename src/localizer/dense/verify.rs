@@ -31,7 +31,7 @@ const CHANCE: f64 = 0.4;
 /// were moved.
 const CHANGED: f64 = 0.4;
 /// Probability that a ray goes through a surface at the right pose, and at a wrong one.
-const THROUGH: [f64; 2] = [0.02, 0.15];
+const THROUGH: [f64; 2] = [0.06, 0.2];
 
 /// How well a scan lies on the map at a pose.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -188,11 +188,9 @@ fn listen(
         let elsewhere = 0.98 * there / rivals[kind].len() as f64;
         let wrong = CHANCE + (1.0 - CHANCE) * elsewhere;
         let right = 1.0 - CHANGED * (1.0 - wrong);
-        // What passes through tells by that alone.
-        match (on, through) {
-            (true, _) => libm::log(right / wrong) + ray * (1.0 - elsewhere),
-            (false, false) => libm::log(CHANGED) + ray,
-            (false, true) => libm::log(CHANGED) + ray,
+        match on {
+            true => libm::log(right / wrong) + ray * (1.0 - elsewhere),
+            false => libm::log(CHANGED) + ray,
         }
     });
     Said { points: 1.0, on: one(on), unknown: one(unknown), through: one(through), scores }
