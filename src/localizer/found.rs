@@ -24,8 +24,6 @@ pub(super) struct Found<'a> {
     pub log10_false_alarms: f64,
     pub spread: [f64; 3],
     pub margin: f64,
-    /// Share of a scan that lies on the map; 0 of correspondences.
-    pub overlap: f64,
     pub stages: Stages,
 }
 
@@ -47,7 +45,6 @@ macro_rules! found {
                     log10_false_alarms: result.log10_false_alarms,
                     spread: result.spread,
                     margin: result.margin,
-                    overlap: 0.0,
                     stages: result.stages.into(),
                 }
             }

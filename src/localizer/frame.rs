@@ -134,7 +134,6 @@ impl Facts {
         self.log10_false_alarms = found.log10_false_alarms;
         self.spread = found.spread;
         self.margin = found.margin;
-        self.overlap = found.overlap;
         self.stages = found.stages;
         self.candidates.clear();
         let Some(base_t_sensor) = base_t_sensor else { return };

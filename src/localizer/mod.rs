@@ -181,9 +181,8 @@ impl Localizer {
     /// the last message was no raw cloud or gave no pose.
     pub fn aligned(&self) -> impl Iterator<Item = Point> + '_ {
         let frame = self.frame();
-        let pose = frame.accepted.as_ref().filter(|_| frame.input == Input::Points);
-        let points = &self.scans.surface().points;
-        pose.into_iter().flat_map(move |pose| points.iter().map(move |point| pose.map_t_sensor * point))
+        let is_accepted = frame.input == Input::Points && frame.accepted.is_some();
+        is_accepted.then(|| self.scans.aligned()).into_iter().flatten()
     }
 
     /// Takes a pose of `/initialpose`: base in map. A stamp of zero means now. Accepted: the

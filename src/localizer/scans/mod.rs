@@ -264,7 +264,6 @@ impl Answer {
             log10_false_alarms: -self.score * std::f64::consts::LOG10_E,
             spread: [0.0; 3],
             margin: self.margin,
-            overlap: self.overlap,
             stages: self.times.into(),
         }
     }

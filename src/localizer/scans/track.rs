@@ -101,6 +101,5 @@ impl Answer {
         self.inliers = alignment.inliers;
         self.overlap = evidence.on;
         self.score = evidence.score;
-        self.overlap = evidence.on;
     }
 }
