@@ -185,7 +185,7 @@ mod tests {
         }
         inbox.put_message(Input::Sights2d3d, vec![9]);
         let mut work = inbox.take(WakeOn::Input, None);
-        assert_eq!(work.overwritten.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [4, 0, 0]);
+        assert_eq!(work.overwritten.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [4, 0, 0, 0]);
         let left: Vec<_> = work.messages.drain().map(|m| (m.input, m.cdr)).collect();
         assert_eq!(left, [(Input::Points3d3d, vec![4]), (Input::Sights2d3d, vec![9])]);
     }
