@@ -46,10 +46,10 @@ pub struct PlaceCandidate {
 
 /// A map with all that is derived from it, and what works on it.
 pub struct Engine {
-    pub map: Arc<Map>,
-    pub index: SurfaceIndex,
-    pub front: FrontEnd,
-    pub aligner: Aligner,
+    pub(super) map: Arc<Map>,
+    pub(super) index: SurfaceIndex,
+    pub(super) front: FrontEnd,
+    pub(super) aligner: Aligner,
     walls: Walls,
     matcher: Matcher,
     features: Features,
