@@ -204,7 +204,7 @@ fn parameters_read_at_start_cannot_be_changed_later() {
                 _ => Value::Text("another".into()),
             },
             Some(Value::Int(v)) => Value::Int(v + 1),
-            Some(Value::Float(v)) => Value::Float(v * 1.5),
+            Some(Value::Float(v)) => Value::Float(if v == 0.0 { 1.0 } else { v * 1.5 }),
             Some(Value::Bool(v)) => Value::Bool(!v),
             None => panic!("{} has no value", spec.name),
         };

@@ -53,7 +53,9 @@ fn size(rng: &mut Random, border: usize) -> usize {
     match rng.random_range(0..4) {
         0 => rng.random_range(0..4),
         1 => rng.random_range(0..border),
-        _ => (border * rng.random_range(1..4usize)).saturating_add_signed(rng.random_range(-1i32..2) as isize),
+        _ => {
+            (border * rng.random_range(1..4usize)).saturating_add_signed(rng.random_range(-1i32..2) as isize)
+        }
     }
 }
 

@@ -376,7 +376,7 @@ fn the_command_writes_the_same_files_again_and_its_exit_code_tells_errors_from_g
         (vec![&*bag, "--max-p99-ms", "0"], 2, "failed: max_p99_ms"),
         (vec![&*bag, "--max-te", "1"], 1, "--gt"),
         (vec![&*bag, "--start=-1"], 1, "--start"),
-        (vec![&*bag, "--map", "map.pcd"], 1, "--map map.pcd"),
+        (vec![&*bag, "--map", "map.pcd"], 1, "map.pcd: unreadable"),
         (vec![&*bag, "--topic", "/absent"], 1, "no_topic: '/absent'"),
         (vec![&*bag, "--gt", "/absent"], 1, "no_topic: '/absent'"),
         (vec!["absent.mcap"], 1, "absent.mcap"),

@@ -7,7 +7,7 @@ use super::consensus::{apart, squared_length, Clock, Consensus, Goal, SAME};
 use super::model::{Delta, Model, Search, CUTS, MOST_UNKNOWNS};
 use super::refine::{Effort, Refined};
 use super::soften::soften;
-use super::{profile, Estimation, Reason};
+use super::{Estimation, Reason};
 use crate::params::Params;
 use crate::registration::acceptance::log10_poisson_tail;
 use crate::registration::lanes::{Deadline, Stop};
@@ -18,8 +18,6 @@ use crate::status::Status;
 const LIKELY: f64 = 25.0;
 /// of which one row counts for no more than so many.
 const ROW: f64 = 9.0;
-/// What many rows say is so many times the root of the sum of their squares.
-const MANY: f64 = 3.5;
 /// Standard deviations of a number of mismatches that are allowed for.
 const SURE: f64 = 3.0;
 /// A line or a rotation is named as the reason if fewer than this share of the inliers are beside it.
@@ -31,8 +29,6 @@ const DIFFERENT: f64 = 10.0;
 const MATERIAL: f64 = 0.5;
 /// Rivals with `max_runner_up` of the support are missed no more often.
 const RIVAL_MISSED: f64 = 0.01;
-/// A pose is weak if its standard deviations are above this share of those that are allowed.
-const WEAK: f64 = 0.1;
 /// Samples of the search for a pose with all points behind.
 const BEHIND_SAMPLES: u64 = 512;
 
@@ -66,8 +62,6 @@ struct Versus {
     only_other: usize,
     /// By how many variances the squared residuals of the other are larger.
     gain: f64,
-    /// Sum of the squares of what each row adds to that.
-    square: f64,
 }
 
 impl<H: Copy + Send + Sync> Judge<H> {
@@ -120,8 +114,9 @@ impl<H: Copy + Send + Sync> Judge<H> {
         (out.status, out.reason) = verdict;
         match &best {
             Some(best) if out.status == Status::Ok => {
-                (out.status, out.reason) = self.doubt(model, best, consensus, task, out);
-                if out.status == Status::Ok {
+                if let Some(verdict) = model.miscalibrated(best, &mut consensus.refiner) {
+                    (out.status, out.reason) = verdict;
+                } else {
                     self.rivals(model, search, consensus, best, task, clock, out)?;
                 }
             }
@@ -237,16 +232,11 @@ impl<H: Copy + Send + Sync> Judge<H> {
                 return footing.lacking;
             }
         }
+        let weakest = if self.covariance.is_some() { weakest } else { [f64::INFINITY; 2] };
         let [translation, rotation] = model.limits(acceptance);
-        let mut weakest = if self.covariance.is_some() { weakest } else { [f64::INFINITY; 2] };
-        let is_weak = weakest[0] > WEAK * translation || weakest[1] > WEAK * rotation;
-        if let Some(covariance) = self.covariance.as_mut().filter(|_| is_weak) {
-            profile::widen(model, best, self.variance, covariance, &mut consensus.refiner);
-            weakest = model.report(&best.hypothesis, &covariance[..], out);
-        }
         match weakest[0] <= translation && weakest[1] <= rotation {
             true => (Status::Ok, Reason::None),
-            false => (Status::Degenerate, model.unconstrained(&best.hypothesis, &self.inliers, weakest)),
+            false => (Status::Degenerate, model.unconstrained(h, &self.inliers, weakest)),
         }
     }
 
@@ -265,42 +255,6 @@ impl<H: Copy + Send + Sync> Judge<H> {
             }
         }
         (support, square, counts)
-    }
-
-    /// Judges the calibration under which the pose was found; the covariance allows for what cannot be told of it.
-    fn doubt<M: Model<Hypothesis = H>>(
-        &mut self,
-        model: &M,
-        best: &Refined<H>,
-        consensus: &mut Consensus<H>,
-        task: Task,
-        out: &mut Estimation,
-    ) -> (Status, Reason) {
-        let doubt = model.doubt(&best.hypothesis, self.variance, &mut consensus.refiner);
-        let (Some(doubt), Some(covariance)) = (doubt, &mut self.covariance) else {
-            return match model.widens() {
-                // With the calibration free nothing fixes the pose.
-                true => (
-                    Status::Degenerate,
-                    model.unconstrained(&best.hypothesis, &self.inliers, [f64::INFINITY; 2]),
-                ),
-                false => (Status::Ok, Reason::None),
-            };
-        };
-        if let Some(off) = doubt.fault {
-            return model.fault(&off);
-        }
-        if model.widens() {
-            let p = doubt.probability;
-            let entries = covariance.iter_mut().flatten().zip(doubt.moment.iter().flatten());
-            entries.for_each(|(entry, moment)| *entry = (1.0 - p) * *entry + p * moment);
-            let weakest = model.report(&best.hypothesis, &covariance[..], out);
-            let [translation, rotation] = model.limits(&task.params.acceptance);
-            if !(weakest[0] <= translation && weakest[1] <= rotation) {
-                return (Status::Degenerate, model.unconstrained(&best.hypothesis, &self.inliers, weakest));
-            }
-        }
-        (Status::Ok, Reason::None)
     }
 
     /// Looks for poses elsewhere that explain the rows nearly as well.
@@ -323,6 +277,9 @@ impl<H: Copy + Send + Sync> Judge<H> {
         model.twins(&best.hypothesis, &self.inliers, &mut self.twins);
         self.twins.extend(consensus.candidates.iter().filter(strong).map(|candidate| candidate.hypothesis));
         self.meet_all(model, consensus, (best, variance), task, out);
+        if out.status == Status::Ok && model.is_twofold(&best.hypothesis, &self.inliers) {
+            (out.status, out.reason) = model.twofold(1.0);
+        }
         // Among the rows that the pose does not explain.
         let rest = model.rows() - self.inliers.len();
         let sought = (share * self.inliers.len() as f64).ceil() as usize;
@@ -384,11 +341,9 @@ impl<H: Copy + Send + Sync> Judge<H> {
         let versus = Versus::new(model, &best.hypothesis, &other.hypothesis, variance);
         // Most inliers are those of both: which pose is right is told by how well it fits.
         let shares = 2 * versus.only_pose < self.inliers.len();
-        // Mismatches that lie within the threshold by chance may be more for one of two poses than for the other, each by
-        // much. What the rest of the scene says against a pose, it says in many rows.
-        let by_chance = LIKELY + ROW * (self.mismatches + SURE * self.mismatches.sqrt());
-        let in_many = versus.gain > MANY * versus.square.sqrt();
-        let likely = versus.gain < LIKELY || (versus.gain < by_chance && !in_many);
+        // Mismatches that lie within the threshold by chance may be more for one of two poses than for the other.
+        let by_chance = self.mismatches + SURE * self.mismatches.sqrt();
+        let likely = versus.gain < LIKELY + ROW * by_chance;
         let (pose, rival) = (model.pose(&best.hypothesis), model.pose(&other.hypothesis));
         if likely && shares {
             let [translation, rotation] = model.limits(acceptance);
@@ -444,10 +399,8 @@ impl<H: Copy + Send + Sync> Judge<H> {
         if out.status != Status::LowInliers {
             return Ok(());
         }
-        let variance = self.variance;
-        let doubt = best.and_then(|best| model.doubt(&best.hypothesis, variance, &mut consensus.refiner));
-        if let Some(off) = doubt.and_then(|doubt| doubt.fault) {
-            (out.status, out.reason) = model.fault(&off);
+        if let Some(verdict) = best.and_then(|best| model.miscalibrated(best, &mut consensus.refiner)) {
+            (out.status, out.reason) = verdict;
             return Ok(());
         }
         if !model.turn_round() {
@@ -477,9 +430,7 @@ impl Versus {
             let (a, b) = (model.residual2(pose, i).min(1.0), model.residual2(other, i).min(1.0));
             v.only_pose += usize::from(a < 1.0 && b >= 1.0);
             v.only_other += usize::from(b < 1.0 && a >= 1.0);
-            let better = ((b - a) / variance).clamp(-ROW, ROW);
-            v.gain += better;
-            v.square += better * better;
+            v.gain += ((b - a) / variance).clamp(-ROW, ROW);
         }
         v
     }

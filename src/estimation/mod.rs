@@ -25,7 +25,6 @@ mod kinds;
 mod model;
 mod pnp;
 mod problem;
-mod profile;
 mod refine;
 mod relative;
 mod result;

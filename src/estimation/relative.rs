@@ -4,10 +4,9 @@
 //! Sampson's: by how many thresholds at least the two features have to move to see one point. Unknowns of a
 //! refinement: turn `R' = exp(w) R`, and change of `t` along two directions at right angles to it.
 
-use super::calibration::{off_axis2, Calibrated, Doubt, Off};
 use super::columns::{gain, single, Columns, LANES};
 use super::model::{Delta, Footing, Linear, Model, Residuals, CUTS, MOST_UNKNOWNS};
-use super::refine::{Effort, Refiner};
+use super::refine::{Effort, Refined, Refiner};
 use super::sampler::mix;
 use super::scene;
 use super::solvers::five_point;
@@ -27,13 +26,12 @@ const CHANCE_ROWS: usize = 128;
 const BAND: [f32; 2] = [2.0, 4.0];
 /// Pairs of rows from which a rotation alone is sought.
 const ROTATIONS: u64 = 32;
+/// The other pose of a plane is possible if it has this share of the inliers within the threshold.
+const TWOFOLD: f64 = 0.97;
 /// Reweightings of the plane near most points.
 const PLANES: usize = 5;
 /// Bearings this many thresholds beside a great circle are off it.
 const OFF_CIRCLE: f64 = 2.0;
-
-/// A calibration that is off by less is no fault: scale, distortion, principal point (see [`Off`]).
-const MATERIAL: [f64; calibration::NUMBERS] = [0.05, 0.08, 0.03, 0.03];
 
 /// A feature in double precision.
 #[derive(Debug, Clone, Copy)]
@@ -351,71 +349,6 @@ impl Residuals for Relative {
     }
 }
 
-impl Off {
-    /// A view of the other camera.
-    fn view(&self, view: &View) -> View {
-        let bearing = self.apply(&view.bearing);
-        let length = bearing.norm();
-        // The derivative of the factor itself is left out: it changes how rows are weighed, by a little.
-        let factor = self.scale + self.radial * off_axis2(&view.bearing);
-        let mut tangents = view.tangents;
-        for k in 0..2 {
-            let t = view.tangents.column(k);
-            let moved = Vector::new(t.x + self.shift[0] * t.z, t.y + self.shift[1] * t.z, t.z * factor);
-            tangents.set_column(k, &(moved / length));
-        }
-        View { bearing: bearing / length, tangents, ..*view }
-    }
-
-    fn row(&self, row: &Row) -> Row {
-        Row { current: self.view(&row.current), reference: self.view(&row.reference), ..*row }
-    }
-}
-
-impl Calibrated for Relative {
-    fn residual2_off(&self, pose: &Pose, off: &Off, row: usize) -> f64 {
-        self.rows.get(row).map_or(f64::INFINITY, |row| off.row(row).residual2(pose))
-    }
-
-    fn linear_off(&self, pose: &Pose, off: &Off, row: usize) -> Option<Linear> {
-        let row = self.rows.get(row)?;
-        let changed = off.row(row);
-        let mut linear = changed.linear(pose)?;
-        let (r, t) = (&pose.rotation, &pose.translation);
-        let (b1, b2) = (changed.current.bearing, changed.reference.bearing);
-        let x = r * b1;
-        let (l2, m) = (t.cross(&x), b2.cross(t));
-        let l1 = r.transpose() * m;
-        let (t1, t2) = (&changed.current.tangents, &changed.reference.tangents);
-        let (p, q) = (t2.tr_mul(&l2), t1.tr_mul(&l1));
-        let norm = (p.norm_squared() + q.norm_squared()).sqrt();
-        let share = b2.dot(&l2) / (norm * norm * norm);
-        // A number of the calibration adds an axis times the third coordinate. The residual does not depend on the
-        // lengths of the bearings, so these are taken as fixed.
-        let third = |view: &View| {
-            let length = off.apply(&view.bearing).norm();
-            (view.bearing.z / length, view.tangents.row(2).transpose() / length)
-        };
-        let ((z1, s1), (z2, s2)) = (third(&row.current), third(&row.reference));
-        let by_axis = [Vector::x(), Vector::y(), Vector::z()].map(|axis| {
-            let turned = r * axis;
-            let dl2 = t.cross(&turned);
-            let dl1 = r.transpose() * axis.cross(t);
-            let current = z1 * turned.dot(&m) / norm
-                - share * (p.dot(&t2.tr_mul(&dl2)) * z1 + q.dot(&s1) * l1.dot(&axis));
-            let reference = z2 * l2.dot(&axis) / norm
-                - share * (q.dot(&t1.tr_mul(&dl1)) * z2 + p.dot(&s2) * l2.dot(&axis));
-            [current, reference]
-        });
-        let [by_x, by_y, [current, reference]] = by_axis;
-        let radial =
-            current * off_axis2(&row.current.bearing) + reference * off_axis2(&row.reference.bearing);
-        let by_off = [current + reference, radial, by_x[0] + by_x[1], by_y[0] + by_y[1]];
-        linear.j[0][Self::UNKNOWNS..][..4].copy_from_slice(&by_off);
-        Some(linear)
-    }
-}
-
 /// The same rows explained by a rotation alone. Both features are noisy, the residual is taken in the reference.
 struct Turning<'a>(&'a Relative);
 
@@ -570,16 +503,19 @@ impl Model for Relative {
         }
     }
 
-    fn doubt(&self, h: &Pose, variance: f64, refiner: &mut Refiner) -> Option<Doubt> {
-        calibration::doubt(self, h, variance, &MATERIAL, refiner)
+    /// Mismatches within the threshold may pull the better fit to the wrong one of two poses that see a plane
+    /// move in the same way.
+    fn is_twofold(&self, h: &Pose, inliers: &[u32]) -> bool {
+        let mut twins = Vec::with_capacity(2);
+        self.twins(h, inliers, &mut twins);
+        let explained =
+            |twin: &Pose| inliers.iter().filter(|i| self.residual2(twin, **i as usize) < 1.0).count();
+        twins.iter().any(|twin| explained(twin) as f64 >= TWOFOLD * inliers.len() as f64)
     }
 
-    fn fault(&self, off: &Off) -> (Status, Reason) {
-        off.verdict(true)
-    }
-
-    fn widens(&self) -> bool {
-        true
+    fn miscalibrated(&self, best: &Refined<Pose>, refiner: &mut Refiner) -> Option<(Status, Reason)> {
+        let fault = calibration::fault(self, &best.hypothesis, refiner);
+        fault.map(|reason| (Status::BadInput, reason))
     }
 
     fn pose(&self, h: &Pose) -> Rigid {
