@@ -7,8 +7,8 @@
 # Elsewhere with `docker build --platform linux/arm64`. The image holds no CUDA: the driver comes
 # from the Jetson through its container runtime, and the kernels need no compiler.
 
-# Rust 1.87 or newer; Ubuntu 22.04 has none.
-FROM rust:1.87-slim-bookworm AS rust
+# Rust 1.88 or newer; Ubuntu 22.04 has none.
+FROM rust:1.88-slim-bookworm AS rust
 
 FROM ros:humble-ros-base AS build
 COPY --from=rust /usr/local/cargo /usr/local/cargo

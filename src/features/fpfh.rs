@@ -96,7 +96,7 @@ fn pair(first: &Vector, second: &Vector, direction: &Vector) -> Option<[f64; 3]>
     };
     let v = direction.cross(u);
     let squared = v.norm_squared();
-    if !(squared > 1e-12) {
+    if squared.is_nan() || squared <= 1e-12 {
         return None;
     }
     let v = v / squared.sqrt();
@@ -111,7 +111,7 @@ fn pair(first: &Vector, second: &Vector, direction: &Vector) -> Option<[f64; 3]>
 fn turn(y: f64, x: f64) -> f64 {
     let (ax, ay) = (x.abs(), y.abs());
     let (less, more) = if ax < ay { (ax, ay) } else { (ay, ax) };
-    if !(more > 0.0) {
+    if more.is_nan() || more <= 0.0 {
         return 0.5;
     }
     let t = less / more;

@@ -406,7 +406,7 @@ impl State {
         let (first, last) =
             times.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), t| (a.min(*t), b.max(*t)));
         self.sweep_end = last.clamp(0.0, MAX_SWEEP);
-        if !(last - first <= MAX_SWEEP) {
+        if (last - first).is_nan() || last - first > MAX_SWEEP {
             return;
         }
         self.path.clear();

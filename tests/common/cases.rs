@@ -54,7 +54,7 @@ impl Drop for Named {
 /// The same for the same seed.
 pub fn random_case(seed: u64) -> Case {
     let mut draft = Draft::new(random(seed));
-    let kind = (seed % 5 == 0).then(|| ADVERSE[(seed / 5) as usize % ADVERSE.len()]);
+    let kind = seed.is_multiple_of(5).then(|| ADVERSE[(seed / 5) as usize % ADVERSE.len()]);
     let kind = match kind {
         Some((name, spoil)) => {
             spoil(&mut draft);

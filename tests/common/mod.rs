@@ -24,7 +24,7 @@ impl CdrWriter {
     }
 
     fn primitive<const N: usize>(&mut self, mut little_endian: [u8; N]) -> &mut Self {
-        while (self.bytes.len() - 4) % N != 0 {
+        while !(self.bytes.len() - 4).is_multiple_of(N) {
             self.bytes.push(0xAA);
         }
         if self.big_endian {

@@ -82,7 +82,7 @@ def test_from_a_file_to_a_pose(start_node, peer, house, house_file):
 
     cloud = wait_until(lambda: list(aligned), what="the aligned points")[-1]
     points = np.frombuffer(bytes(cloud.data), "<f4").reshape(-1, 3)
-    assert cloud.header.frame_id == "map" and len(points) == int(latest["after_filter"])
+    assert cloud.header.frame_id == "map" and abs(len(points) / int(latest["after_filter"]) - 1) < 0.2  # of another sweep
     shown = peer.collect(PointCloud2, "/map_points", LATCHED)
     (shown,) = wait_until(lambda: list(shown), what="the map")
     voxels = np.frombuffer(bytes(shown.data), "<f4").reshape(-1, 3)
@@ -108,7 +108,7 @@ def test_services_and_the_initial_pose(start_node, peer, house_file):
     drive(scene, is_(scene, category="ok"))
     generation = int(scene.diagnostics.latest()["generation"])
     peer.call(Empty, "/reinitialize_global_localization")
-    scene.diagnostics.wait(mode="lost", category="waiting_input", generation=generation + 1)
+    scene.diagnostics.wait(category="waiting_input", generation=generation + 1)
     peer.call(SetBool, "/flashreg/set_active", SetBool.Request(data=False))
     poses = len(scene.poses)
     for _ in range(4):
@@ -148,8 +148,8 @@ def test_a_latched_map(start_node, peer, house):
     bad = [
         (map_message(house[::100], stamp, "odom"), "frame 'odom' is not 'map'"),
         (flat, "missing_field:z"),
-        (map_message(house[:0], stamp), "empty"),
-        (map_message(np.full((50, 3), np.nan), stamp), "empty"),
+        (map_message(house[:0], stamp), "too_few: 0 occupied voxels"),
+        (map_message(np.full((50, 3), np.nan), stamp), "too_few: 0 occupied voxels"),
     ]
     for count, (message, why) in enumerate(bad, start=1):
         peer.send("/map", message, LATCHED)

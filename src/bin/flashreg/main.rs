@@ -49,7 +49,7 @@ enum Command {
     /// Write a simulated drive, and its map, as an MCAP file of ROS 2 messages.
     Simulate(simulate::Simulate),
     /// Localize along a recorded drive and say how good and how fast it was: exit code 2 if a gate failed.
-    Replay(replay::Replay),
+    Replay(Box<replay::Replay>),
     /// Say where in a map one scan was made: exit code 0 only if that can be trusted.
     Localize(localize::Localize),
     /// Say what a map file holds, and whether it is fit: exit code 2 if it is not.

@@ -80,7 +80,7 @@ fn scene(random: &mut Random) -> (UnitQuaternion<f64>, Vector, Vec<f64>) {
 
 /// Rays `(u, v, 1)` and points of any number of correspondences.
 fn correspondences(measured: &[f64]) -> Option<(Vec<Vector>, Vec<Vector>)> {
-    let enough = measured.len() >= 15 && measured.len() % 5 == 0;
+    let enough = measured.len() >= 15 && measured.len().is_multiple_of(5);
     let (images, points) = measured.split_at(measured.len() / 5 * 2);
     enough.then(|| (rays(images), vectors(points)))
 }

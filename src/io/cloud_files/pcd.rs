@@ -15,6 +15,9 @@ const AXES: [&str; 3] = ["x", "y", "z"];
 /// Magnitude from which the step of float32 is a quarter of a millimetre and more, m.
 const FLOAT32_BELOW: f64 = 4096.0;
 
+/// A field, and the bytes and numbers of a point before it.
+type Place<'h, 'a> = (&'h Field<'a>, usize, usize);
+
 /// A field of a point.
 #[derive(Debug, Clone)]
 struct Field<'a> {
@@ -145,10 +148,10 @@ impl<'a> Header<'a> {
     }
 
     /// Bytes of a point, and for each axis its field and the bytes and numbers before it.
-    fn layout(&self, line: usize) -> Result<(usize, [(&Field<'a>, usize, usize); 3]), CloudError> {
+    fn layout(&self, line: usize) -> Result<(usize, [Place<'_, 'a>; 3]), CloudError> {
         let absurd = || CloudError::BadHeader { line, what: "the size of a point is absurd".into() };
         let (mut bytes, mut numbers) = (0usize, 0usize);
-        let mut found: [Option<(&Field, usize, usize)>; 3] = [None; 3];
+        let mut found: [Option<Place>; 3] = [None; 3];
         for field in &self.fields {
             for (slot, _) in found.iter_mut().zip(AXES).filter(|(_, axis)| field.name == axis.as_bytes()) {
                 slot.get_or_insert((field, bytes, numbers));

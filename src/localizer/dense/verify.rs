@@ -19,6 +19,9 @@ const PATCH: f64 = 4.0;
 const BEFORE: f64 = 4.0;
 /// Points that are looked at, about.
 const SAMPLE: usize = 1000;
+/// Cosine of the largest slope of a floor, and patches of floors that say nothing.
+const LEVEL: f64 = 0.9;
+const FEW: f64 = 5.0;
 /// Points that one task of a thread handles.
 const CHUNK: usize = 64;
 /// How far the pose is shifted to see what a point tells, voxels.
@@ -42,6 +45,9 @@ pub struct Evidence {
     pub through: f64,
     /// Share of the patches far off everything that the map knows.
     pub unknown: f64,
+    /// Of the patches of floors and ceilings that the map could explain, the share on the map; 1 where there are few. Walls
+    /// alone leave the height open.
+    pub level: f64,
     /// Log-likelihood ratio of the pose to the most likely kind of wrong one. Scans from places some voxels apart
     /// are different evidence, and their scores add up; those from one place are the same evidence again.
     pub score: f64,
@@ -54,6 +60,8 @@ pub(super) struct Said {
     on: f64,
     unknown: f64,
     through: f64,
+    level: f64,
+    level_on: f64,
     scores: [f64; RIVALS],
 }
 
@@ -112,6 +120,8 @@ impl Said {
         self.on += other.on * weight;
         self.unknown += other.unknown * weight;
         self.through += other.through * weight;
+        self.level += other.level * weight;
+        self.level_on += other.level_on * weight;
         self.scores.iter_mut().zip(&other.scores).for_each(|(sum, score)| *sum += score * weight);
     }
 }
@@ -128,6 +138,7 @@ fn conclude(patches: &[Said]) -> Evidence {
         on: total.on / count,
         through: total.through / count,
         unknown: total.unknown / count,
+        level: if total.level < FEW { 1.0 } else { total.level_on / total.level },
         score: if worst.is_finite() { worst } else { 0.0 },
     }
 }
@@ -177,6 +188,7 @@ fn listen(
     let through = !on && passes(map, pose, point);
     let unknown = !on && !through && map.nearest(&place(pose, point), EXPLAINED * map.voxel()).is_none();
     let one = |said: bool| f64::from(u8::from(said));
+    let is_level = (pose.rotation * normal).z.abs() > LEVEL && !unknown;
     let [right, wrong] = match through {
         true => THROUGH,
         false => THROUGH.map(|share| 1.0 - share),
@@ -193,7 +205,8 @@ fn listen(
             false => libm::log(CHANGED) + ray,
         }
     });
-    Said { points: 1.0, on: one(on), unknown: one(unknown), through: one(through), scores }
+    let (level, level_on) = (one(is_level), one(is_level && on));
+    Said { points: 1.0, on: one(on), unknown: one(unknown), through: one(through), level, level_on, scores }
 }
 
 /// The ray of a point goes through a surface of the map.

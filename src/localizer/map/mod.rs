@@ -247,7 +247,7 @@ impl Map {
             return Err(MapError::AbsurdExtent(widest));
         }
         let lengths = match settings.voxel {
-            voxel if voxel == 0.0 => Lengths::for_extent(extent),
+            0.0 => Lengths::for_extent(extent),
             voxel if voxel.is_finite() && voxel >= 1e-3 => Lengths::new(voxel),
             voxel => return Err(MapError::BadVoxel(voxel)),
         };

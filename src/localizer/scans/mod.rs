@@ -23,6 +23,7 @@ pub use times::StageTimes;
 
 use self::motion::Motion;
 use self::race::Race;
+use self::search::Vertical;
 use self::track::Tracked;
 use super::found::Found;
 use super::map::Map;
@@ -56,10 +57,8 @@ struct Scan {
     /// Where odometry puts the sensor.
     odom_t_sensor: Rigid,
     base_t_sensor: Rigid,
-    /// The vertical in the frame of the sensor, if it is known.
-    up: Option<Vector>,
-    /// About the vertical there: that of the odometry, or of the base.
-    upright: Vector,
+    /// Up, as the odometry has it, or the base; taken to be exact if the parameters say so.
+    vertical: Vertical,
 }
 
 /// What came of a scan.
@@ -169,11 +168,9 @@ impl Scans {
         scan.base_t_sensor = at.base_t_sensor;
         let odom_t_sensor = at.odom_t_base.map(|odom_t_base| odom_t_base * at.base_t_sensor);
         let is_level = self.params.registration.gravity == Gravity::Odom;
-        scan.up = odom_t_sensor
-            .filter(|_| is_level)
-            .map(|odom_t_sensor| odom_t_sensor.inverse_transform_vector(&Vector::z()));
         let level_t_sensor = odom_t_sensor.unwrap_or(at.base_t_sensor);
-        scan.upright = level_t_sensor.inverse_transform_vector(&Vector::z());
+        let up = level_t_sensor.inverse_transform_vector(&Vector::z());
+        scan.vertical = Vertical { up, is_known: is_level && odom_t_sensor.is_some() };
         if motion.has_changed(odom_t_sensor.is_some()) {
             // The frame of the odometry is another one: the pose is taken over, what was accumulated is not.
             self.race.clear();

@@ -1,11 +1,11 @@
 //! One scan, without what came before.
 
 use super::places::judge;
-use super::search::{Engine, PlaceCandidate};
+use super::search::{Engine, PlaceCandidate, Vertical};
 use super::StageTimes;
 use crate::features::Surface;
 use crate::geometry::{Point, Vector};
-use crate::params::Params;
+use crate::params::{Gravity, Params};
 use crate::registration::Registrar;
 use crate::status::Status;
 
@@ -35,9 +35,9 @@ impl Engine {
         let params = self.registration_params(params);
         let mut scan = Surface::default();
         self.front.surface(points, self.map.lengths.voxel, Some(Point::origin()), &mut scan);
-        let up = (params.registration.gravity == crate::params::Gravity::Odom).then_some(*upright);
+        let vertical = Vertical { up: *upright, is_known: params.registration.gravity == Gravity::Odom };
         let mut times = StageTimes::default();
-        let candidates = self.search(&scan, &scan, up, upright, registrar, &params, &mut times).to_vec();
+        let candidates = self.search(&scan, &scan, &vertical, registrar, &params, &mut times).to_vec();
         let mut why = String::new();
         let status = decide(&candidates, &params, &mut why);
         Once { status, why, candidates, times }

@@ -16,6 +16,8 @@ const MAX_THROUGH: f64 = 0.15;
 /// Score (natural logarithm of a likelihood ratio) below which a scan says too little for a place that was searched
 /// for among many.
 const MIN_SCORE: f64 = 20.0;
+/// Share of the floors of a scan, of those that the map knows, that must lie on the map: walls leave the height open.
+const MIN_LEVEL: f64 = 0.3;
 /// Share of the smallest overlap that is enough where odometry says that the robot is there.
 const EXPECTED: f64 = 0.8;
 /// Scans in a row that may contradict a place before it is dropped.
@@ -88,12 +90,14 @@ pub fn judge_overlap(evidence: &Evidence, params: &Params, why: &mut String) -> 
 }
 
 fn fits(evidence: &Evidence, min_overlap: f64, min_score: f64, why: &mut String) -> bool {
-    let Evidence { on, through, score, .. } = *evidence;
-    let told = if !(on >= min_overlap) {
+    let Evidence { on, through, level, score, .. } = *evidence;
+    let told = if on < min_overlap {
         write!(why, "low_overlap: {:.0} % of the scan lies on the map", 100.0 * on)
     } else if through > MAX_THROUGH {
         write!(why, "contradicted: {:.0} % of the rays go through surfaces of the map", 100.0 * through)
-    } else if !(score >= min_score) {
+    } else if level < MIN_LEVEL {
+        write!(why, "contradicted: {:.0} % of the floors lie on those of the map", 100.0 * level)
+    } else if score.is_nan() || score < min_score {
         write!(why, "no_evidence: score {score:.1}, {min_score} is needed")
     } else {
         return true;
@@ -226,5 +230,5 @@ pub fn jumped(guess: &Rigid, found: &Rigid, covariance: &nalgebra::Matrix6<f64>)
     let shift: Vector = found.translation.vector - guess.translation.vector;
     let error = nalgebra::Vector6::new(shift.x, shift.y, shift.z, turn.x, turn.y, turn.z);
     let distance = nalgebra::Cholesky::new(*covariance).map(|c| error.dot(&c.solve(&error)));
-    distance.is_none_or(|d| !(d <= 25.0))
+    distance.is_none_or(|d| d.is_nan() || d > 25.0)
 }

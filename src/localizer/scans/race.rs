@@ -109,8 +109,7 @@ impl Race {
             candidates.extend_from_slice(engine.search(
                 &local,
                 &scan.surface,
-                scan.up,
-                &scan.upright,
+                &scan.vertical,
                 registrar,
                 params,
                 times,

@@ -44,6 +44,21 @@ pub struct PlaceCandidate {
     pub evidence: Evidence,
 }
 
+/// Up, in the frame of the sensor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Vertical {
+    /// The direction, of length one.
+    pub up: Vector,
+    /// It is exact; else about right.
+    pub is_known: bool,
+}
+
+impl Default for Vertical {
+    fn default() -> Self {
+        Self { up: Vector::z(), is_known: false }
+    }
+}
+
 /// A map with all that is derived from it, and what works on it.
 pub struct Engine {
     pub(super) map: Arc<Map>,
@@ -101,14 +116,12 @@ impl Engine {
     }
 
     /// The places that `local` may come from, verified with `scan`, the best first. Both are in the frame of the
-    /// sensor; `local` may hold more than one sweep. `sensor_up`: the vertical, if it is known; `upright`: about the
-    /// vertical. `params` are those of [`Engine::registration_params`].
+    /// sensor; `local` may hold more than one sweep. `params` are those of [`Engine::registration_params`].
     pub fn search(
         &mut self,
         local: &Surface,
         scan: &Surface,
-        sensor_up: Option<Vector>,
-        upright: &Vector,
+        vertical: &Vertical,
         registrar: &mut Registrar,
         params: &Params,
         times: &mut StageTimes,
@@ -123,9 +136,10 @@ impl Engine {
         lap(&mut times.features);
         self.match_submaps(params);
         lap(&mut times.matching);
-        self.register(sensor_up, registrar, params);
+        self.register(vertical.is_known.then_some(vertical.up), registrar, params);
         lap(&mut times.register);
-        self.poses.extend(self.walls.search(local, upright, WALL_POSES).into_iter().map(|pose| (pose, 0)));
+        self.poses
+            .extend(self.walls.search(local, &vertical.up, WALL_POSES).into_iter().map(|pose| (pose, 0)));
         self.weigh(scan);
         lap(&mut times.places);
         &self.candidates
@@ -168,7 +182,7 @@ impl Engine {
             }
         }
         // Stable: equal ones in the order of the submaps.
-        poses.sort_by(|a, b| b.1.cmp(&a.1));
+        poses.sort_by_key(|(_, inliers)| std::cmp::Reverse(*inliers));
         poses.truncate(POSES);
     }
 

@@ -14,7 +14,7 @@ const N: usize = 200;
 pub fn planted(seed: u64, index: u64, n: usize, outliers: f64) -> Sights<PointMatch> {
     let random = &mut Random::new(seed, Purpose::Sights, index);
     let camera = Pinhole::VGA;
-    let depth = if index % 2 == 0 { ROOM } else { STREET };
+    let depth = if index.is_multiple_of(2) { ROOM } else { STREET };
     let points = in_view(random, &camera, n, depth);
     let mut sights = seen(random, camera, points);
     spoil(random, &mut sights, outliers);

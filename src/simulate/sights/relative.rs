@@ -17,7 +17,7 @@ const TURN: f64 = 0.35;
 /// depth; a share of the matches is wrong.
 pub fn planted(seed: u64, index: u64, n: usize, outliers: f64) -> Sights<PixelMatch> {
     let random = &mut Random::new(seed, Purpose::Sights, index);
-    let mut sights = common(random, n, if index % 2 == 0 { ROOM } else { STREET });
+    let mut sights = common(random, n, if index.is_multiple_of(2) { ROOM } else { STREET });
     spoil(random, &mut sights, outliers);
     sights
 }
