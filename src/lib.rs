@@ -2,7 +2,7 @@
 //! with a status that says whether to trust it.
 //!
 //! The library knows no middleware. A room uses only rooms below it:
-//! `ros` > `replay` > `simulate` > `localizer` > `io` > `messages` > `estimation` > `registration` > `gpu` >
+//! `ros` > `replay` > `simulate` > `localizer` > `features` > `io` > `messages` > `estimation` > `registration` > `gpu` >
 //! `geometry`. Beside them [`homotopy`] solves systems of polynomial equations, for [`estimation`] among others;
 //! it uses [`gpu`] and [`geometry`] only. All use
 //! [`latency`], [`params`] and [`status`]; what is drawn, by [`figure`].

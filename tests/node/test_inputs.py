@@ -40,7 +40,7 @@ def test_silence_is_warned_of_once(start_node, peer):
     """With the topic and who publishes there; and again in the next silence."""
     scene = Scene(peer)
     process = start_node(parameters={**FAST, "diagnostics.silence_sec": 0.8}, remaps={"correspondences_3d3d": "/matches"})
-    topics = "/matches, /correspondences_2d3d, /correspondences_2d2d"
+    topics = "/matches, /correspondences_2d3d, /correspondences_2d2d, /points"
     wait_until(lambda: f"no message on {topics} for 0.8 s; nobody publishes there" in process.log, 4.0)
     time.sleep(1.5)
     assert process.log.count("no message on") == 1

@@ -41,7 +41,8 @@ def test_nothing_is_refused_before_the_clock_comes(start_node, peer):
     scene = Scene(peer)
     start_node(parameters={**FAST, "use_sim_time": True})
     scene.topic, clock = "/correspondences_3d3d", Clock(peer, 500.0)
-    wait_until(lambda: peer.node.count_subscribers("/clock") > 0, 5.0, "a subscriber of /clock")
+    for topic in ("/clock", scene.topic):
+        wait_until(lambda topic=topic: peer.node.count_subscribers(topic) > 0, 5.0, f"a subscriber of {topic}")
     time.sleep(0.5)
     peer.send_static_tf()
     stamp, _ = scene.send(stamp=500 * SECOND)
