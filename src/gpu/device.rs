@@ -61,6 +61,13 @@ impl fmt::Display for DeviceMemory {
     }
 }
 
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor] = self.compute_capability;
+        write!(f, "{}, compute capability {major}.{minor}", self.name)
+    }
+}
+
 impl CudaProbe {
     /// The first device that answers.
     pub fn first_device(&self) -> Option<&Device> {

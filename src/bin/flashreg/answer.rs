@@ -1,5 +1,6 @@
 //! What `register` and `pose` read and print in the same way.
 
+use super::say;
 use anyhow::{bail, Context};
 use flashreg::geometry::{Rigid, Vector};
 use flashreg::status::Status;
@@ -7,6 +8,7 @@ use nalgebra::{Matrix6, SMatrix};
 use serde_json::{json, Map, Value};
 use std::io::Write as _;
 use std::path::Path;
+use std::process::ExitCode;
 
 /// The object that `--json` prints when there is nothing to register.
 pub fn bad_input(reason: &str) -> Value {
@@ -20,6 +22,22 @@ pub fn bad_input(reason: &str) -> Value {
         "backend": null,
         "ms": null,
     })
+}
+
+/// Exit code of a command that finds a pose: 0 if it can be trusted, 1 if not; 2 after an error, which goes to stderr,
+/// and to stdout as an object where `json` was asked for.
+pub fn finish(trusted: anyhow::Result<bool>, json: bool) -> ExitCode {
+    match trusted {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(e) => {
+            if json {
+                say(bad_input(&format!("{e:#}")));
+            }
+            eprintln!("error: {e:#}");
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// Three numbers with commas between them.

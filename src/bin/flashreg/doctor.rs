@@ -188,10 +188,7 @@ fn cuda(checks: &mut Vec<Check>, cuda: &CudaProbe) {
                     Ok(d) => Check::ok(
                         "CUDA device",
                         format!(
-                            "{}, compute capability {}.{}, {:.1} GiB, cooperative launch: {}",
-                            d.name,
-                            d.compute_capability[0],
-                            d.compute_capability[1],
+                            "{d}, {:.1} GiB, cooperative launch: {}",
                             d.memory as f64 / f64::from(1 << 30),
                             if d.cooperative_launch { "yes" } else { "no" }
                         ),

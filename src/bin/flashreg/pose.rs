@@ -1,6 +1,6 @@
 //! `flashreg pose`
 
-use super::answer::{bad_input, describe, milliseconds, named, pose_rows, rows, vector, write_mask};
+use super::answer::{describe, finish, milliseconds, named, pose_rows, rows, vector, write_mask};
 use super::params::Choice;
 use super::say;
 use anyhow::{bail, Context};
@@ -161,17 +161,7 @@ impl Rows {
 
 impl EstimatePose {
     pub fn run(self) -> ExitCode {
-        match self.try_run() {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::from(1),
-            Err(e) => {
-                if self.json {
-                    say(bad_input(&format!("{e:#}")));
-                }
-                eprintln!("error: {e:#}");
-                ExitCode::from(2)
-            }
-        }
+        finish(self.try_run(), self.json)
     }
 
     fn try_run(&self) -> anyhow::Result<bool> {

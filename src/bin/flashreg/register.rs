@@ -1,6 +1,6 @@
 //! `flashreg register`
 
-use super::answer::{bad_input, describe, milliseconds, named, pose_rows, rows, vector, write_mask};
+use super::answer::{describe, finish, milliseconds, named, pose_rows, rows, vector, write_mask};
 use super::params::Choice;
 use super::say;
 use anyhow::{bail, Context};
@@ -45,17 +45,7 @@ struct Outcome<'a> {
 
 impl Register {
     pub fn run(self) -> ExitCode {
-        match self.try_run() {
-            Ok(Status::Ok) => ExitCode::SUCCESS,
-            Ok(_) => ExitCode::from(1),
-            Err(e) => {
-                if self.json {
-                    say(bad_input(&format!("{e:#}")));
-                }
-                eprintln!("error: {e:#}");
-                ExitCode::from(2)
-            }
-        }
+        finish(self.try_run().map(|status| status == Status::Ok), self.json)
     }
 
     fn try_run(&self) -> anyhow::Result<Status> {

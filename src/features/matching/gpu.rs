@@ -91,10 +91,7 @@ impl Gpu {
 
     /// Device and kernels, for the log.
     pub fn what(&self) -> String {
-        let device = self.context.device();
-        let [major, minor] = device.compute_capability;
-        let (name, origin) = (&device.name, self.bundle.origin());
-        format!("{name}, compute capability {major}.{minor}; kernels {origin}")
+        format!("{}; kernels {}", self.context.device(), self.bundle.origin())
     }
 
     /// All that it takes. What else in this process shares the context counts as kernels.

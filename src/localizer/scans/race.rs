@@ -1,12 +1,11 @@
 //! Lost: the places that the scans may come from, until one of them is sure.
 
 use super::places::{judge_overlap, Place, Places};
-use super::search::Engine;
+use super::search::{Engine, PlaceCandidate};
 use super::track::Tracked;
 use super::{Answer, Scan};
 use crate::features::Surface;
 use crate::geometry::{pose_error, Point, Rigid, Vector};
-use crate::localizer::dense::Settings;
 use crate::params::Params;
 use crate::registration::{Registrar, RunnerUp};
 use crate::status::Status;
@@ -166,10 +165,8 @@ impl Race {
         let mut why = String::new();
         for place in &mut self.places.0 {
             let guess = place.map_t_odom * scan.odom_t_sensor;
-            let settings = Settings::new(OFF * voxel);
-            place.alignment = engine.aligner.align(&engine.index, &scan.surface, &guess, None, &settings);
-            place.evidence =
-                engine.aligner.verify(&engine.index, &scan.surface, &place.alignment.map_t_sensor);
+            let laid = engine.lay(&scan.surface, &guess, None, OFF * voxel);
+            (place.alignment, place.evidence) = (laid.alignment, laid.evidence);
             if judge_overlap(&place.evidence, params, &mut why) == Status::Ok {
                 place.map_t_odom = place.alignment.map_t_sensor * scan.odom_t_sensor.inverse();
                 place.scans += 1;
@@ -191,8 +188,7 @@ impl Race {
         off: f64,
         hinted: bool,
     ) {
-        let alignment = engine.aligner.align(&engine.index, &scan.surface, guess, None, &Settings::new(off));
-        let evidence = engine.aligner.verify(&engine.index, &scan.surface, &alignment.map_t_sensor);
+        let PlaceCandidate { alignment, evidence } = engine.lay(&scan.surface, guess, None, off);
         if evidence.on < 0.5 * params.localization.min_overlap {
             return;
         }

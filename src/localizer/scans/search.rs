@@ -13,6 +13,7 @@ use crate::localizer::dense::{Aligner, Alignment, Evidence, Settings, SurfaceInd
 use crate::localizer::map::Map;
 use crate::params::Params;
 use crate::registration::{BackendError, Problem, Registrar};
+use nalgebra::Matrix6;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -113,6 +114,20 @@ impl Engine {
         out.registration.inlier_threshold = THRESHOLD * voxel;
         out.registration.min_length = MIN_LENGTH * voxel;
         out
+    }
+
+    /// Lays a scan upon the map near a pose whose points are off by `off` at most, m, and says how well it lies there.
+    pub(super) fn lay(
+        &mut self,
+        scan: &Surface,
+        guess: &Rigid,
+        prior: Option<&Matrix6<f64>>,
+        off: f64,
+    ) -> PlaceCandidate {
+        let Self { index, aligner, .. } = self;
+        let alignment = aligner.align(index, scan, guess, prior, &Settings::new(off));
+        let evidence = aligner.verify(index, scan, &alignment.map_t_sensor);
+        PlaceCandidate { alignment, evidence }
     }
 
     /// The places that `local` may come from, verified with `scan`, the best first. Both are in the frame of the

@@ -1,10 +1,10 @@
 //! Tracking: each scan is aligned to the map where odometry puts it.
 
 use super::places::{judge_expected, jumped, predicted};
-use super::search::Engine;
+use super::search::{Engine, PlaceCandidate};
 use super::{Answer, Scan};
 use crate::geometry::{pose_error, Rigid};
-use crate::localizer::dense::{Alignment, Settings};
+use crate::localizer::dense::{Alignment, Evidence};
 use crate::messages::Stamp;
 use crate::params::Params;
 use crate::status::Status;
@@ -70,9 +70,8 @@ impl Tracked {
         let guess = self.map_t_odom * scan.odom_t_sensor;
         let moved = pose_error(&self.odom_t_sensor, &scan.odom_t_sensor);
         let prior = predicted(&self.covariance, moved, voxel);
-        let settings = Settings::new(OFF * voxel);
-        let alignment = engine.aligner.align(&engine.index, &scan.surface, &guess, Some(&prior), &settings);
-        let evidence = engine.aligner.verify(&engine.index, &scan.surface, &alignment.map_t_sensor);
+        let PlaceCandidate { alignment, evidence } =
+            engine.lay(&scan.surface, &guess, Some(&prior), OFF * voxel);
         let mut status = judge_expected(&alignment, &evidence, params, &mut answer.why);
         if status == Status::Ok && jumped(&guess, &alignment.map_t_sensor, &(prior + alignment.covariance)) {
             answer.why.push_str("the scan fits, but not where odometry puts it");
@@ -95,7 +94,7 @@ impl Tracked {
 
 impl Answer {
     /// The pose of an alignment.
-    pub(super) fn take(&mut self, alignment: &Alignment, evidence: &crate::localizer::dense::Evidence) {
+    pub(super) fn take(&mut self, alignment: &Alignment, evidence: &Evidence) {
         self.map_t_sensor = Some(alignment.map_t_sensor);
         self.covariance = alignment.covariance;
         self.inliers = alignment.inliers;

@@ -83,9 +83,7 @@ impl GpuEngine {
 
     /// Name and compute capability of the device, for the log.
     pub fn device(&self) -> String {
-        let device = self.context.device();
-        let [major, minor] = device.compute_capability;
-        format!("{}, compute capability {major}.{minor}", device.name)
+        self.context.device().to_string()
     }
 
     /// Where the kernels came from.
