@@ -15,14 +15,22 @@ pub struct FrontEnd {
     points: Vec<Point>,
     normals: Vec<Vector>,
     sorted_normals: Vec<Vector>,
+    /// Of the points with a normal, their numbers in the surface.
+    numbers: Vec<usize>,
+    /// In the order of the grid.
     simplified: Vec<Histogram>,
+    sorted: Vec<Option<Descriptor>>,
+    /// In the order of the surface that was described last.
     descriptors: Vec<Option<Descriptor>>,
-    /// Plainness, number of the point, descriptor.
-    found: Vec<(u32, usize, Descriptor)>,
+    /// Plainness, number among the members, number of the point, descriptor.
+    found: Vec<(u32, usize, usize, Descriptor)>,
 }
 
 /// Points that a thread takes at a time at least.
 const TOGETHER: usize = 32;
+
+/// Points after which progress is told.
+const STEP: usize = 32_768;
 
 impl FrontEnd {
     /// With `threads` threads; 0: one per core.
@@ -35,7 +43,9 @@ impl FrontEnd {
             points: Vec::new(),
             normals: Vec::new(),
             sorted_normals: Vec::new(),
+            numbers: Vec::new(),
             simplified: Vec::new(),
+            sorted: Vec::new(),
             descriptors: Vec::new(),
             found: Vec::new(),
         })
@@ -70,11 +80,32 @@ impl FrontEnd {
     /// Replaces `out` by the features of a surface, in the order of its points. Points without a normal or with too
     /// few neighbours have none. Of more than `max`, those are taken that look least like a plane.
     pub fn features(&mut self, surface: &Surface, lengths: &Lengths, max: usize, out: &mut Features) {
-        let Self { pool, grid, points, normals, sorted_normals, simplified, descriptors, found, .. } = self;
+        self.describe(surface, lengths, |_, _| ());
+        let all = 0..surface.points.len();
+        self.choose(surface, all, max, out);
+    }
+
+    /// Computes the descriptors of a surface, for [`FrontEnd::choose`]. `progress` is told how many steps of how many
+    /// are done.
+    pub fn describe(&mut self, surface: &Surface, lengths: &Lengths, mut progress: impl FnMut(usize, usize)) {
+        let Self {
+            pool,
+            grid,
+            points,
+            normals,
+            numbers,
+            sorted_normals,
+            simplified,
+            sorted,
+            descriptors,
+            ..
+        } = self;
         points.clear();
         normals.clear();
-        let with_normal = surface.points.iter().zip(&surface.normals).filter(|(_, n)| n.norm_squared() > 0.5);
-        for (point, normal) in with_normal {
+        numbers.clear();
+        let all = surface.points.iter().zip(&surface.normals).enumerate();
+        for (number, (point, normal)) in all.filter(|(_, (_, normal))| normal.norm_squared() > 0.5) {
+            numbers.push(number);
             points.push(*point);
             normals.push(*normal);
         }
@@ -82,24 +113,56 @@ impl FrontEnd {
             grid.build(points, lengths.feature_radius);
             sorted_normals.clear();
             sorted_normals.extend(grid.order().filter_map(|i| normals.get(i)));
-            let places = || (0..grid.len()).into_par_iter().with_min_len(TOGETHER);
-            places().map(|i| fpfh::simplified(grid, sorted_normals, i)).collect_into_vec(simplified);
-            places().map(|i| fpfh::descriptor(grid, simplified, i)).collect_into_vec(descriptors);
         });
-        found.clear();
-        for (i, descriptor) in grid.order().zip(descriptors.iter()) {
-            found.extend(descriptor.map(|descriptor| (fpfh::plainness(&descriptor), i, descriptor)));
+        let steps = 2 * grid.len().div_ceil(STEP);
+        let ranges = || (0..grid.len()).step_by(STEP).map(|from| from..(from + STEP).min(grid.len()));
+        simplified.clear();
+        sorted.clear();
+        for (done, range) in ranges().enumerate() {
+            progress(done, steps);
+            let places = range.into_par_iter().with_min_len(TOGETHER);
+            pool.install(|| simplified.par_extend(places.map(|i| fpfh::simplified(grid, sorted_normals, i))));
         }
+        for (done, range) in ranges().enumerate() {
+            progress(steps / 2 + done, steps);
+            let places = range.into_par_iter().with_min_len(TOGETHER);
+            pool.install(|| sorted.par_extend(places.map(|i| fpfh::descriptor(grid, simplified, i))));
+        }
+        progress(steps, steps);
+        descriptors.clear();
+        descriptors.resize(surface.points.len(), None);
+        for (i, descriptor) in grid.order().zip(sorted.iter()) {
+            if let Some(place) = numbers.get(i).and_then(|number| descriptors.get_mut(*number)) {
+                *place = *descriptor;
+            }
+        }
+    }
+
+    /// Replaces `out` by the features of some points of the surface that was described, in the order of `members`.
+    /// Of more than `max`, those are taken that look least like a plane.
+    pub fn choose(
+        &mut self,
+        surface: &Surface,
+        members: impl Iterator<Item = usize>,
+        max: usize,
+        out: &mut Features,
+    ) {
+        let Self { descriptors, found, .. } = self;
+        found.clear();
+        let described = |i: usize| Some((i, (*descriptors.get(i)?)?));
+        found.extend(
+            members.filter_map(described).enumerate().map(|(n, (i, d))| (fpfh::plainness(&d), n, i, d)),
+        );
         if found.len() > max {
             found.select_nth_unstable(max);
             found.truncate(max);
         }
-        found.sort_unstable_by_key(|&(_, i, _)| i);
+        found.sort_unstable_by_key(|&(_, n, ..)| n);
         out.points.clear();
         out.descriptors.clear();
-        for (point, descriptor) in found.iter().filter_map(|(_, i, d)| Some((points.get(*i)?, d))) {
+        for (point, d) in found.iter().filter_map(|(_, _, i, d)| Some((surface.points.get(*i)?, d))) {
             out.points.push(*point);
-            out.descriptors.push(*descriptor);
+            out.descriptors.push(*d);
         }
     }
 }

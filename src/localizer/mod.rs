@@ -291,6 +291,6 @@ impl Localizer {
 
     /// Why the GPU is lost for good: the node should end. See [`Registrar::lost`].
     pub fn lost(&self) -> Option<&str> {
-        self.registrar.lost().or(self.estimator.lost())
+        self.registrar.lost().or(self.estimator.lost()).or(self.scans.lost())
     }
 }

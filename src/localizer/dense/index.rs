@@ -115,7 +115,12 @@ impl Grid {
 
 /// The cell of a point: far away they saturate.
 pub(super) fn cell_of(p: &Point, edge: f64) -> Key {
-    std::array::from_fn(|i| (p[i] / edge).floor() as i64)
+    std::array::from_fn(|i| {
+        let value = p[i] / edge;
+        // Without a call: not every processor has an instruction for `floor`.
+        let toward_zero = value as i64;
+        toward_zero.saturating_sub(i64::from(toward_zero as f64 > value))
+    })
 }
 
 /// The number of a cell in its block.

@@ -15,7 +15,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// First bytes of a file. The number goes up with every change of this layout or of what the front end computes.
-const MAGIC: &[u8] = b"flashreg map 1\n";
+const MAGIC: &[u8] = b"flashreg map 2\n";
 
 /// Why the file beside a map is of no use.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! The map: what dense alignment and global localization need of it, made once and kept beside the file.
 //!
 //! ```text
-//! file -> points -> voxels, normals (Surface) -> tiles -> features of each (Submap)
+//! file -> points -> voxels, normals (Surface) -> features -> those of each tile (Submap)
 //!      <- NAME.pcd.flashreg, if it was made from the same file in the same way
 //! ```
 
@@ -122,7 +122,7 @@ pub enum Stage {
     Read,
     /// Sampling the points, and normals.
     Surface,
-    /// Features, submap by submap.
+    /// Features.
     Features,
     /// Writing the file beside the map.
     Write,
@@ -262,18 +262,16 @@ impl Map {
 
         let tiles = Tiles::new(&surface.points, &lengths, settings.submap);
         let mut submaps = Vec::with_capacity(tiles.len());
-        let mut part = Surface::default();
-        for (done, tile) in tiles.iter().enumerate() {
-            progress(Progress { stage: Stage::Features, done, total: tiles.len() });
-            tile.take(&surface, &mut part);
+        let told = |done, total| progress(Progress { stage: Stage::Features, done, total });
+        front_end.describe(&surface, &lengths, told);
+        for tile in tiles.iter() {
             let mut features = Features::default();
-            front_end.features(&part, &lengths, settings.max_features, &mut features);
+            front_end.choose(&surface, tile.members(), settings.max_features, &mut features);
             let submap = tile.submap(features);
             if !submap.features.points.is_empty() {
                 submaps.push(submap);
             }
         }
-        progress(Progress { stage: Stage::Features, done: tiles.len(), total: tiles.len() });
         if submaps.is_empty() {
             return Err(MapError::NoFeatures(surface.points.len()));
         }

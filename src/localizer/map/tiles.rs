@@ -5,7 +5,7 @@
 //! 0.5 m) takes 5 x 5. A map up to a fifth wider than a tile is one tile.
 
 use super::Submap;
-use crate::features::{Features, Lengths, Surface};
+use crate::features::{Features, Lengths};
 use crate::geometry::Point;
 use std::collections::BTreeMap;
 
@@ -24,12 +24,10 @@ pub struct Tiles {
     tiles: Vec<Tile>,
 }
 
-/// A tile: which points of the surface are in it or near enough to shape its descriptors.
+/// A tile: which points of the surface are in it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tile {
     center: [f64; 2],
-    /// Half of its edge, x and y.
-    half: [f64; 2],
     members: Vec<u32>,
 }
 
@@ -62,9 +60,9 @@ impl Axis {
         self.start + (index as f64 + 0.5) * self.step
     }
 
-    /// The tiles that a coordinate is within, or within `margin` of.
-    fn around(&self, v: f64, margin: f64) -> impl Iterator<Item = i64> {
-        let reach = self.half - self.step / 2.0 + margin;
+    /// The tiles that a coordinate is within.
+    fn around(&self, v: f64) -> impl Iterator<Item = i64> {
+        let reach = self.half - self.step / 2.0;
         let at = |v: f64| ((v - self.start) / self.step).floor() as i64;
         at(v - reach)..=at(v + reach)
     }
@@ -87,24 +85,19 @@ impl Tiles {
         if cores.values().any(|count| *count >= MIN_POINTS) {
             cores.retain(|_, count| *count >= MIN_POINTS);
         }
-        // A descriptor is made of those of its neighbours, theirs of their neighbours.
-        let margin = 2.0 * lengths.feature_radius;
         let mut members: BTreeMap<[i64; 2], Vec<u32>> =
             cores.keys().map(|core| (*core, Vec::new())).collect();
         for (index, point) in (0u32..).zip(points) {
-            for i in x.around(point.x, margin) {
-                for j in y.around(point.y, margin) {
+            for i in x.around(point.x) {
+                for j in y.around(point.y) {
                     if let Some(tile) = members.get_mut(&[i, j]) {
                         tile.push(index);
                     }
                 }
             }
         }
-        let tile = |([i, j], members): ([i64; 2], Vec<u32>)| Tile {
-            center: [x.center(i), y.center(j)],
-            half: [x.half, y.half],
-            members,
-        };
+        let tile =
+            |([i, j], members): ([i64; 2], Vec<u32>)| Tile { center: [x.center(i), y.center(j)], members };
         Self { tiles: members.into_iter().map(tile).collect() }
     }
 
@@ -124,25 +117,15 @@ impl Tiles {
 }
 
 impl Tile {
-    /// Replaces `part` by its part of the surface, with what is around it.
-    pub fn take(&self, surface: &Surface, part: &mut Surface) {
-        part.points.clear();
-        part.normals.clear();
-        for index in &self.members {
-            let index = *index as usize;
-            if let (Some(point), Some(normal)) = (surface.points.get(index), surface.normals.get(index)) {
-                part.points.push(*point);
-                part.normals.push(*normal);
-            }
-        }
+    /// Which points of the surface are in it.
+    pub fn members(&self) -> impl Iterator<Item = usize> + '_ {
+        self.members.iter().map(|index| *index as usize)
     }
 
-    /// The features that lie in the tile itself.
+    /// With these features of its points.
     pub fn submap(&self, features: Features) -> Submap {
-        let ([cx, cy], [hx, hy]) = (self.center, self.half);
-        let is_inside = |p: &Point| (p.x - cx).abs() <= hx && (p.y - cy).abs() <= hy;
-        let all = features.points.into_iter().zip(features.descriptors);
-        let (points, descriptors): (Vec<Point>, Vec<_>) = all.filter(|(point, _)| is_inside(point)).unzip();
+        let [cx, cy] = self.center;
+        let points = &features.points;
         let heights = points
             .iter()
             .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], p| [low.min(p.z), high.max(p.z)]);
@@ -153,7 +136,7 @@ impl Tile {
         Submap {
             center: Point::new(cx, cy, (heights[0] + heights[1]) / 2.0),
             radius: radius.fold(0.0, f64::max),
-            features: Features { points, descriptors },
+            features,
         }
     }
 }

@@ -123,6 +123,11 @@ impl Scans {
         };
     }
 
+    /// Why the GPU is lost for good.
+    pub fn lost(&self) -> Option<&str> {
+        self.engine.as_ref().and_then(Engine::lost)
+    }
+
     pub fn mode(&self) -> Mode {
         self.mode
     }

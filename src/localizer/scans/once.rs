@@ -37,7 +37,13 @@ impl Engine {
         self.front.surface(points, self.map.lengths.voxel, Some(Point::origin()), &mut scan);
         let vertical = Vertical { up: *upright, is_known: params.registration.gravity == Gravity::Odom };
         let mut times = StageTimes::default();
-        let candidates = self.search(&scan, &scan, &vertical, registrar, &params, &mut times).to_vec();
+        let candidates = match self.search(&scan, &scan, &vertical, registrar, &params, &mut times) {
+            Ok(candidates) => candidates.to_vec(),
+            Err(fault) => {
+                let (status, why) = (Status::GpuFault, fault.to_string());
+                return Once { status, why, candidates: Vec::new(), times };
+            }
+        };
         let mut why = String::new();
         let status = decide(&candidates, &params, &mut why);
         Once { status, why, candidates, times }

@@ -6,6 +6,7 @@ use super::track::Tracked;
 use super::{Answer, Scan};
 use crate::features::Surface;
 use crate::geometry::{pose_error, Point, Rigid, Vector};
+use crate::localizer::dense::Settings;
 use crate::params::Params;
 use crate::registration::{Registrar, RunnerUp};
 use crate::status::Status;
@@ -15,8 +16,8 @@ use std::time::Instant;
 
 /// Views that are kept.
 const VIEWS: usize = 6;
-/// A view is another one after this way (m) or turn (rad).
-const OTHER: (f64, f64) = (0.5, 0.3);
+/// A view is another one after this way (voxels) or turn (rad).
+const OTHER: (f64, f64) = (4.0, 0.3);
 /// How far a place that is known may be off at the next scan, voxels.
 const OFF: f64 = 3.0;
 /// How far a hint may be off at most, voxels.
@@ -25,6 +26,10 @@ const HINT_OFF: f64 = 10.0;
 const HINTED: u32 = 20;
 /// Turns that are tried about a hint, rad.
 const TURNS: [f64; 5] = [0.0, 0.2, -0.2, 0.4, -0.4];
+
+/// Scans from the same position from one search to the next: at first and at most.
+const SHORTEST_PAUSE: u32 = 2;
+const LONGEST_PAUSE: u32 = 8;
 
 /// A scan from another position than those before.
 #[derive(Debug, Default)]
@@ -57,6 +62,28 @@ pub struct Race {
     points: Vec<Point>,
     /// A place that was known before.
     former: Option<Rigid>,
+    pace: Pace,
+}
+
+/// When the whole map is searched: at each new view, and at scans from the same position ever more rarely, as they
+/// say next to the same.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Scans since the last search, and after how many the next is due.
+    scans: u32,
+    pause: u32,
+}
+
+impl Pace {
+    fn is_due(&mut self, is_other: bool) -> bool {
+        self.scans += 1;
+        let is_due = is_other || self.scans >= self.pause;
+        if is_due {
+            self.scans = 0;
+            self.pause = if is_other { SHORTEST_PAUSE } else { (2 * self.pause).min(LONGEST_PAUSE) };
+        }
+        is_due
+    }
 }
 
 impl Race {
@@ -66,6 +93,7 @@ impl Race {
         self.places.clear();
         self.hint = None;
         self.former = None;
+        self.pace = Pace::default();
     }
 
     /// No place is in the race.
@@ -96,31 +124,30 @@ impl Race {
         let started = Instant::now();
         let voxel = engine.index.voxel();
         self.follow(engine, scan, params);
-        self.take_view(scan);
+        let is_other = self.take_view(scan, voxel);
         answer.times.track = started.elapsed().as_secs_f64() * 1e6;
 
         self.try_hint(engine, scan, params);
         let is_hinted = self.places.0.iter().any(|place| place.hinted && place.misses == 0);
-        let mut candidates = Vec::new();
-        if !is_hinted {
+        let mut poses: Vec<Rigid> = Vec::new();
+        poses.extend(self.former.take().map(|map_t_odom| map_t_odom * scan.odom_t_sensor));
+        if !is_hinted && self.pace.is_due(is_other) {
             let local = self.local(engine, scan);
             let times = &mut answer.times;
-            candidates.extend_from_slice(engine.search(
-                &local,
-                &scan.surface,
-                &scan.vertical,
-                registrar,
-                params,
-                times,
-            ));
+            let found = engine.search(&local, &scan.surface, &scan.vertical, registrar, params, times);
             self.local = local;
+            match found {
+                Ok(found) => poses.extend(found.iter().map(|c| c.alignment.map_t_sensor)),
+                Err(fault) => {
+                    answer.decline(Status::GpuFault, format_args!("{fault}"));
+                    return None;
+                }
+            }
         }
 
         let started = Instant::now();
-        let given = self.former.take().map(|map_t_odom| map_t_odom * scan.odom_t_sensor);
-        let poses = given.into_iter().chain(candidates.iter().map(|c| c.alignment.map_t_sensor));
         let max = params.localization.max_places.max(2) as usize;
-        let poses: Vec<Rigid> = poses.take(max).collect();
+        poses.truncate(max);
         for pose in poses {
             self.enter(engine, scan, params, &pose, OFF * voxel, false);
         }
@@ -188,8 +215,9 @@ impl Race {
         off: f64,
         hinted: bool,
     ) {
-        let PlaceCandidate { alignment, evidence } = engine.lay(&scan.surface, guess, None, off);
-        if evidence.on < 0.5 * params.localization.min_overlap {
+        let Some(found) = engine.try_pose(&scan.surface, guess, &Settings::new(off), params) else { return };
+        let PlaceCandidate { alignment, evidence } = found;
+        if evidence.on < 0.5 * params.localization.min_overlap || evidence.score <= 0.0 {
             return;
         }
         let agrees = judge_overlap(&evidence, params, &mut String::new()) == Status::Ok;
@@ -208,11 +236,11 @@ impl Race {
         self.places.add(place, &scan.odom_t_sensor, engine.index.voxel());
     }
 
-    /// Keeps the scan if it is from another position.
-    fn take_view(&mut self, scan: &Scan) {
+    /// Keeps the scan if it is from another position; true if it is.
+    fn take_view(&mut self, scan: &Scan, voxel: f64) -> bool {
         let is_other = self.views.back().is_none_or(|view| {
             let (turn, way) = pose_error(&view.odom_t_sensor, &scan.odom_t_sensor);
-            way > OTHER.0 || turn > OTHER.1
+            way > OTHER.0 * voxel || turn > OTHER.1
         });
         if is_other {
             let mut view = match self.views.len() < VIEWS {
@@ -225,6 +253,7 @@ impl Race {
             view.odom_t_sensor = scan.odom_t_sensor;
             self.views.push_back(view);
         }
+        is_other
     }
 
     /// All views and the scan in the frame of the sensor now.

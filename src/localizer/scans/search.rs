@@ -12,7 +12,8 @@ use crate::geometry::{pose_error, Rigid, Vector};
 use crate::localizer::dense::{Aligner, Alignment, Evidence, Settings, SurfaceIndex};
 use crate::localizer::map::Map;
 use crate::params::Params;
-use crate::registration::{BackendError, Problem, Registrar};
+use crate::registration::{BackendError, Problem, Reason, Registrar};
+use crate::status::Status;
 use nalgebra::Matrix6;
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,8 +24,11 @@ const TAU: f64 = 0.4;
 const MIN_LENGTH: f64 = 4.0;
 /// Matches of a submap that are registered at most.
 const ROWS: usize = 2000;
-/// Points that a pose is first aligned with.
+/// Points that a pose is first aligned with, in so many iterations, and the share of the smallest overlap that must
+/// come to lie on the map for a second look.
 const SKETCH: usize = 1500;
+const ITERATIONS: usize = 8;
+const LEAST: f64 = 0.3;
 /// Poses that are aligned at most.
 const POSES: usize = 16;
 /// Poses from walls that are aligned beside them.
@@ -130,8 +134,29 @@ impl Engine {
         PlaceCandidate { alignment, evidence }
     }
 
+    /// As [`Engine::lay`], of a pose that was searched for; none if too little of the scan comes to lie on the map.
+    pub(super) fn try_pose(
+        &mut self,
+        scan: &Surface,
+        guess: &Rigid,
+        settings: &Settings,
+        params: &Params,
+    ) -> Option<PlaceCandidate> {
+        let Self { index, aligner, .. } = self;
+        let alignment = aligner.align(index, scan, guess, None, settings);
+        // What follows costs as much as several alignments, and most poses that are searched for are wrong.
+        let least = LEAST * params.localization.min_overlap * scan.points.len() as f64;
+        (alignment.inliers as f64 >= least).then(|| {
+            let evidence = aligner.verify(index, scan, &alignment.map_t_sensor);
+            PlaceCandidate { alignment, evidence }
+        })
+    }
+
     /// The places that `local` may come from, verified with `scan`, the best first. Both are in the frame of the
     /// sensor; `local` may hold more than one sweep. `params` are those of [`Engine::registration_params`].
+    ///
+    /// # Errors
+    /// The GPU failed; the next search finds what takes its place.
     pub fn search(
         &mut self,
         local: &Surface,
@@ -140,7 +165,7 @@ impl Engine {
         registrar: &mut Registrar,
         params: &Params,
         times: &mut StageTimes,
-    ) -> &[PlaceCandidate] {
+    ) -> Result<&[PlaceCandidate], Reason> {
         let mut started = Instant::now();
         let mut lap = |time: &mut f64| {
             *time += started.elapsed().as_secs_f64() * 1e6;
@@ -149,25 +174,31 @@ impl Engine {
         let max = params.scan.max_features.max(0) as usize;
         self.front.features(local, &self.map.lengths, max, &mut self.features);
         lap(&mut times.features);
-        self.match_submaps(params);
+        let Self { matcher, features, matches, targets, .. } = self;
+        let matched = matcher.matches(&features.descriptors, targets, params.scan.match_ratio, matches);
+        matched.map_err(|error| Reason::GpuFault(error.code()))?;
         lap(&mut times.matching);
-        self.register(vertical.is_known.then_some(vertical.up), registrar, params);
+        self.register(vertical.is_known.then_some(vertical.up), registrar, params)?;
         lap(&mut times.register);
         self.poses
             .extend(self.walls.search(local, &vertical.up, WALL_POSES).into_iter().map(|pose| (pose, 0)));
-        self.weigh(scan);
+        self.weigh(scan, params);
         lap(&mut times.places);
-        &self.candidates
+        Ok(&self.candidates)
     }
 
-    fn match_submaps(&mut self, params: &Params) {
-        let Self { matcher, features, matches, targets, .. } = self;
-        // After a fault of the GPU there are no matches.
-        let _ = matcher.matches(&features.descriptors, targets, params.scan.match_ratio, matches);
+    /// Why the GPU is lost for good: the program should end. See [`Matcher::lost`].
+    pub fn lost(&self) -> Option<&str> {
+        self.matcher.lost()
     }
 
     /// Matches -> poses, those with most inliers first.
-    fn register(&mut self, sensor_up: Option<Vector>, registrar: &mut Registrar, params: &Params) {
+    fn register(
+        &mut self,
+        sensor_up: Option<Vector>,
+        registrar: &mut Registrar,
+        params: &Params,
+    ) -> Result<(), Reason> {
         let Self { features, matches, problems, poses, map, .. } = self;
         let rows = ROWS.min(params.registration.max_correspondences.max(0) as usize);
         problems.resize_with(matches.len(), Problem::default);
@@ -183,6 +214,9 @@ impl Engine {
         for round in 0..=PEELS {
             let found = poses.len();
             for result in registrar.register_batch(problems, params) {
+                if result.status == Status::GpuFault {
+                    return Err(result.reason);
+                }
                 let Some(pose) = result.target_t_source else { continue };
                 let others = result.runner_up.iter().map(|other| (other.target_t_source, other.inliers));
                 poses.push((pose, result.inliers));
@@ -199,26 +233,26 @@ impl Engine {
         // Stable: equal ones in the order of the submaps.
         poses.sort_by_key(|(_, inliers)| std::cmp::Reverse(*inliers));
         poses.truncate(POSES);
+        Ok(())
     }
 
     /// Poses -> candidates, verified, the best first.
-    fn weigh(&mut self, scan: &Surface) {
-        let Self { index, aligner, poses, sketch, candidates, .. } = self;
-        let voxel = index.voxel();
-        thin(scan, SKETCH, sketch);
-        candidates.clear();
-        for (pose, _) in poses.iter() {
-            let alignment = aligner.align(index, sketch, pose, None, &Settings::new(OFF * voxel));
-            if candidates
-                .iter()
-                .any(|known| same(&known.alignment.map_t_sensor, &alignment.map_t_sensor, voxel))
-            {
-                continue;
+    fn weigh(&mut self, scan: &Surface, params: &Params) {
+        let voxel = self.index.voxel();
+        let mut sketch = std::mem::take(&mut self.sketch);
+        thin(scan, SKETCH, &mut sketch);
+        let settings = Settings { iterations: ITERATIONS, ..Settings::new(OFF * voxel) };
+        self.candidates.clear();
+        for i in 0..self.poses.len() {
+            let Some((pose, _)) = self.poses.get(i).copied() else { continue };
+            let Some(found) = self.try_pose(&sketch, &pose, &settings, params) else { continue };
+            let pose = &found.alignment.map_t_sensor;
+            if !self.candidates.iter().any(|known| same(&known.alignment.map_t_sensor, pose, voxel)) {
+                self.candidates.push(found);
             }
-            let evidence = aligner.verify(index, sketch, &alignment.map_t_sensor);
-            candidates.push(PlaceCandidate { alignment, evidence });
         }
-        candidates.sort_by(|a, b| b.evidence.score.total_cmp(&a.evidence.score));
+        self.candidates.sort_by(|a, b| b.evidence.score.total_cmp(&a.evidence.score));
+        self.sketch = sketch;
     }
 }
 
