@@ -16,6 +16,12 @@ const MAX_THROUGH: f64 = 0.15;
 /// Score (natural logarithm of a likelihood ratio) below which a scan says too little for a place that was searched
 /// for among many.
 const MIN_SCORE: f64 = 20.0;
+/// A place that was searched for may be one that only looks alike, such as the same room with other furniture, or the
+/// other hand of it in a mirrored map. There less of the scan lies on the map, and more rays go through it: what lies on
+/// it, less so many times what goes through, is below this. Measured in simulated buildings, of which a third had
+/// changed and a third was mirrored.
+const CLEAR: f64 = 0.6;
+const DOUBT: f64 = 3.0;
 /// Share of the floors of a scan, of those that the map knows, that must lie on the map: walls leave the height open.
 const MIN_LEVEL: f64 = 0.3;
 /// Share of the smallest overlap that is enough where odometry says that the robot is there.
@@ -83,10 +89,20 @@ fn judge_constraint(alignment: &Alignment, params: &Params, why: &mut String) ->
 
 /// As [`judge`], of the overlap alone.
 pub fn judge_overlap(evidence: &Evidence, params: &Params, why: &mut String) -> Status {
-    match fits(evidence, params.localization.min_overlap, MIN_SCORE, why) {
-        true => Status::Ok,
-        false => Status::LowOverlap,
+    if !fits(evidence, params.localization.min_overlap, MIN_SCORE, why) {
+        return Status::LowOverlap;
     }
+    let Evidence { on, through, .. } = *evidence;
+    if on - DOUBT * through < CLEAR {
+        let _ = write!(
+            why,
+            "contradicted: {:.0} % of the rays go through surfaces of the map, and only {:.0} % of the scan lies on it",
+            100.0 * through,
+            100.0 * on
+        );
+        return Status::LowOverlap;
+    }
+    Status::Ok
 }
 
 fn fits(evidence: &Evidence, min_overlap: f64, min_score: f64, why: &mut String) -> bool {
