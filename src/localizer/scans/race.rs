@@ -6,6 +6,7 @@ use super::track::Tracked;
 use super::{Answer, Scan};
 use crate::features::Surface;
 use crate::geometry::{pose_error, Point, Rigid, Vector};
+use crate::localizer::covariance::sensor_to_base;
 use crate::params::Params;
 use crate::registration::{Registrar, RunnerUp};
 use crate::status::Status;
@@ -25,6 +26,8 @@ const HINT_OFF: f64 = 10.0;
 const HINTED: u32 = 20;
 /// Turns that are tried about a hint, rad.
 const TURNS: [f64; 5] = [0.0, 0.2, -0.2, 0.4, -0.4];
+/// From one of them to the next.
+const BETWEEN: f64 = 0.2;
 
 /// A scan from another position than those before.
 #[derive(Debug, Default)]
@@ -38,8 +41,7 @@ struct View {
 #[derive(Debug, Clone)]
 struct Hint {
     map_t_base: Rigid,
-    /// Largest standard deviation of the position, m.
-    deviation: f64,
+    covariance: Matrix6<f64>,
     /// Scans for which it is tried.
     left: u32,
 }
@@ -75,8 +77,7 @@ impl Race {
 
     /// A pose to be tried first.
     pub fn hint(&mut self, map_t_base: &Rigid, covariance: &Matrix6<f64>) {
-        let variance = covariance.diagonal().rows(0, 3).max();
-        self.hint = Some(Hint { map_t_base: *map_t_base, deviation: variance.max(0.0).sqrt(), left: HINTED });
+        self.hint = Some(Hint { map_t_base: *map_t_base, covariance: *covariance, left: HINTED });
     }
 
     /// A place that was lost is tried as others are.
@@ -122,7 +123,7 @@ impl Race {
         let max = params.localization.max_places.max(2) as usize;
         let poses: Vec<Rigid> = poses.take(max).collect();
         for pose in poses {
-            self.enter(engine, scan, params, &pose, OFF * voxel, false);
+            self.enter(engine, scan, params, &pose, OFF * voxel, None);
         }
         self.weigh(engine);
         self.places.tidy(&scan.odom_t_sensor, voxel, max);
@@ -150,10 +151,14 @@ impl Race {
         let Some(mut hint) = self.hint.take().filter(|hint| hint.left > 0) else { return };
         hint.left -= 1;
         let voxel = engine.index.voxel();
-        let off = (3.0 * hint.deviation).clamp(OFF * voxel, HINT_OFF * voxel);
+        let deviation = hint.covariance.diagonal().rows(0, 3).max().max(0.0).sqrt();
+        let off = (3.0 * deviation).clamp(OFF * voxel, HINT_OFF * voxel);
         for turn in TURNS {
             let turn = Rigid::rotation(Vector::z() * turn);
-            self.enter(engine, scan, params, &(hint.map_t_base * turn * scan.base_t_sensor), off, true);
+            let pose = hint.map_t_base * turn * scan.base_t_sensor;
+            let mut prior = sensor_to_base(&hint.covariance, &hint.map_t_base, &pose);
+            prior[(5, 5)] += BETWEEN * BETWEEN;
+            self.enter(engine, scan, params, &pose, off, Some(prior));
         }
         let fits = self.places.0.iter().any(|place| place.hinted && place.scans > 0);
         self.hint = (!fits).then_some(hint);
@@ -165,9 +170,9 @@ impl Race {
         let mut why = String::new();
         for place in &mut self.places.0 {
             let guess = place.map_t_odom * scan.odom_t_sensor;
-            let laid = engine.lay(&scan.surface, &guess, None, OFF * voxel);
+            let laid = engine.lay(&scan.surface, &guess, place.prior.as_ref(), OFF * voxel);
             (place.alignment, place.evidence) = (laid.alignment, laid.evidence);
-            if judge_overlap(&place.evidence, params, &mut why) == Status::Ok {
+            if judge_overlap(&place.evidence, place.hinted, params, &mut why) == Status::Ok {
                 place.map_t_odom = place.alignment.map_t_sensor * scan.odom_t_sensor.inverse();
                 place.scans += 1;
                 place.misses = 0;
@@ -178,7 +183,7 @@ impl Race {
         }
     }
 
-    /// Lays the scan upon a pose; a new place if it fits there.
+    /// Lays the scan upon a pose; a new place if it fits there. `prior`: the covariance of a pose that was hinted at.
     fn enter(
         &mut self,
         engine: &mut Engine,
@@ -186,13 +191,14 @@ impl Race {
         params: &Params,
         guess: &Rigid,
         off: f64,
-        hinted: bool,
+        prior: Option<Matrix6<f64>>,
     ) {
-        let PlaceCandidate { alignment, evidence } = engine.lay(&scan.surface, guess, None, off);
+        let hinted = prior.is_some();
+        let PlaceCandidate { alignment, evidence } = engine.lay(&scan.surface, guess, prior.as_ref(), off);
         if evidence.on < 0.5 * params.localization.min_overlap {
             return;
         }
-        let agrees = judge_overlap(&evidence, params, &mut String::new()) == Status::Ok;
+        let agrees = judge_overlap(&evidence, hinted, params, &mut String::new()) == Status::Ok;
         let map_t_odom = alignment.map_t_sensor * scan.odom_t_sensor.inverse();
         let scans = u32::from(agrees);
         let place = Place {
@@ -203,7 +209,9 @@ impl Race {
             scores: Vec::new(),
             scans,
             misses: 0,
+            clear: 0,
             hinted,
+            prior,
         };
         self.places.add(place, &scan.odom_t_sensor, engine.index.voxel());
     }
