@@ -350,10 +350,14 @@ params! {
     }
     /// Covariance of the published pose.
     covariance: CovarianceParams {
-        /// Smallest standard deviation of each coordinate that is published.
+        /// Smallest standard deviation of each coordinate that is published; of raw clouds it is scan_translation_std.
         min_translation_std: f64 = 0.2, "m", Range::Within(1e-4, 100.0), true;
-        /// Smallest standard deviation of each angle that is published.
+        /// Smallest standard deviation of each angle that is published; of raw clouds it is scan_rotation_std.
         min_rotation_std: f64 = 0.035, "rad", Range::Within(1e-4, 3.2), true;
+        /// The same of raw clouds, whose covariances are calibrated.
+        scan_translation_std: f64 = 0.001, "m", Range::Within(1e-4, 100.0), true;
+        /// The same of raw clouds.
+        scan_rotation_std: f64 = 0.0001, "rad", Range::Within(1e-4, 3.2), true;
         /// Zero off the diagonal, for consumers that refuse negative cross terms (nav2).
         diagonal_only: bool = false, "", Range::Any, true;
     }

@@ -1,5 +1,6 @@
 //! Covariance of a pose: moved from the sensor to the base, and made fit for consumers.
 
+use super::Input;
 use crate::geometry::{Rigid, Vector};
 use crate::params::CovarianceParams;
 use nalgebra::{Matrix3, Matrix6, SymmetricEigen, Vector6};
@@ -27,11 +28,19 @@ pub fn rotate(covariance: &Matrix6<f64>, new_r_old: &Matrix3<f64>) -> Matrix6<f6
     turn * covariance * turn.transpose()
 }
 
-/// Raises a covariance to the smallest standard deviations of the parameters, in every direction
+/// Raises a covariance to the smallest standard deviations of the parameters for an input, in every direction
 /// and never lowering any, and bounds its diagonal to 1e-9 .. 1e6. Symmetric and positive
 /// definite. None: not finite.
-pub fn publishable(covariance: &Matrix6<f64>, params: &CovarianceParams) -> Option<Matrix6<f64>> {
-    let mut out = raise(covariance, params.min_translation_std, params.min_rotation_std)?;
+pub fn publishable(
+    covariance: &Matrix6<f64>,
+    input: Input,
+    params: &CovarianceParams,
+) -> Option<Matrix6<f64>> {
+    let [translation_std, rotation_std] = match input {
+        Input::Points => [params.scan_translation_std, params.scan_rotation_std],
+        _ => [params.min_translation_std, params.min_rotation_std],
+    };
+    let mut out = raise(covariance, translation_std, rotation_std)?;
     // A congruence with a diagonal matrix bounds the variances and keeps it positive definite.
     // A little below the bound, so that rounding does not pass it.
     let largest = VARIANCE.end() * (1.0 - 1e-9);

@@ -510,7 +510,7 @@ impl State {
     fn pose(&self, map_t_sensor: &Rigid, covariance: &Matrix6<f64>, mount: &Mount) -> Option<Pose> {
         let map_t_base = map_t_sensor * mount.base_t_sensor.inverse();
         let covariance = covariance::sensor_to_base(covariance, map_t_sensor, &map_t_base);
-        let covariance = covariance::publishable(&covariance, &self.params.covariance)?;
+        let covariance = covariance::publishable(&covariance, self.frame.input, &self.params.covariance)?;
         let (child, transform) = match self.params.tf.mode {
             TfMode::MapOdom => (Some(&self.names.odom), map_t_base * mount.odom_t_base?.inverse()),
             TfMode::MapBase => (Some(&self.names.base), map_t_base),

@@ -447,29 +447,32 @@ fn covariance_moves_with_the_lever_from_sensor_to_base() {
 fn a_published_covariance_is_raised_and_bounded() {
     let params = CovarianceParams::default();
     let floor = Vector6::from_iterator([0.2f64, 0.2, 0.2, 0.035, 0.035, 0.035].map(|s| s * s));
-    let zero = covariance::publishable(&Matrix6::zeros(), &params).unwrap();
+    let zero = covariance::publishable(&Matrix6::zeros(), Input::Points3d3d, &params).unwrap();
     assert!((zero - Matrix6::from_diagonal(&floor)).amax() < 1e-12);
+
+    let of_scans = covariance::publishable(&Matrix6::zeros(), Input::Points, &params).unwrap();
+    assert!((of_scans[(0, 0)] - 1e-6).abs() < 1e-12 && (of_scans[(5, 5)] - 1e-8).abs() < 1e-12);
 
     // Large along one skew direction: that stays, all else is raised.
     let direction = Vector6::new(3.0, -2.0, 1.0, 0.5, -0.4, 0.3);
     let skew = direction * direction.transpose();
-    let raised = covariance::publishable(&skew, &params).unwrap();
+    let raised = covariance::publishable(&skew, Input::Points3d3d, &params).unwrap();
     assert_eq!(raised, raised.transpose());
     assert!(SymmetricEigen::new(raised - skew).eigenvalues.min() > -1e-9, "never lower");
     let above = raised - Matrix6::from_diagonal(&floor);
     assert!(SymmetricEigen::new(above).eigenvalues.min() > -1e-9, "at least the floor");
 
-    let huge = covariance::publishable(&(skew * 1e9), &params).unwrap();
+    let huge = covariance::publishable(&(skew * 1e9), Input::Points3d3d, &params).unwrap();
     assert!(huge.diagonal().iter().all(|v| (1e-9..=1e6).contains(v)));
     assert!(SymmetricEigen::new(huge).eigenvalues.min() > -1e-6);
 
     let diagonal = CovarianceParams { diagonal_only: true, ..params };
-    let plain = covariance::publishable(&skew, &diagonal).unwrap();
+    let plain = covariance::publishable(&skew, Input::Points3d3d, &diagonal).unwrap();
     assert_eq!(plain, Matrix6::from_diagonal(&raised.diagonal()));
-    assert_eq!(covariance::publishable(&(skew * f64::NAN), &diagonal), None);
+    assert_eq!(covariance::publishable(&(skew * f64::NAN), Input::Points3d3d, &diagonal), None);
 
     for scale in [1e300, 1e308, f64::MAX] {
-        let beyond = covariance::publishable(&(Matrix6::identity() * scale), &params);
+        let beyond = covariance::publishable(&(Matrix6::identity() * scale), Input::Points3d3d, &params);
         assert!(beyond.is_none_or(|c| c.diagonal().iter().all(|v| (1e-9..=1e6).contains(v))));
     }
 }

@@ -3,6 +3,7 @@
 use super::align::Row;
 use crate::geometry::Vector;
 use nalgebra::{Matrix3, Matrix6, SymmetricEigen, Vector6};
+use rustc_hash::FxHashMap;
 
 /// Derivative of a point's distance to the surface by the pose: translation, then rotation about the fixed axes of
 /// the map at the origin of the sensor.
@@ -146,26 +147,62 @@ fn unit(length: f64) -> Matrix6<f64> {
     Matrix6::from_diagonal(&Vector6::new(1.0, 1.0, 1.0, turn, turn, turn))
 }
 
-/// Sums of the points of a surface, which share their errors: of the map, of the beams, of the sampling.
+/// What is taken of the errors that the points of a group share: of the map, of the beams, of the sampling.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shared {
+    /// Deviation of an offset that is always possible, m.
+    pub offset: f64,
+    /// How much of what the residuals have in common counts.
+    pub residuals: f64,
+}
+
+/// A group's sums of `w J r` and `w J`.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Patch {
+struct Group {
     score: Vector6<f64>,
     reach: Vector6<f64>,
 }
 
-impl Patch {
-    pub fn add(&mut self, row: &Row, scale: f64) {
-        let ratio = row.residual / scale;
-        let j = jacobian(&row.lever, &row.normal) / (1.0 + ratio * ratio);
-        self.score += j * row.residual;
-        self.reach += j;
+/// Groups of points that share their errors. The memory is reused.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Groups {
+    /// By axis of the normal, number of the plane, and block.
+    numbers: FxHashMap<(usize, i64, [i64; 3]), u32>,
+    groups: Vec<Group>,
+}
+
+impl Groups {
+    pub fn clear(&mut self) {
+        self.numbers.clear();
+        self.groups.clear();
     }
 
-    /// Its part in the covariance of the gradient: what its residuals show, times the inflation, and an offset of
-    /// this deviation (m), which is always possible.
-    pub fn covariance(&self, inflation: f64, offset: f64) -> Matrix6<f64> {
-        self.score * self.score.transpose() * inflation
-            + self.reach * self.reach.transpose() * (offset * offset)
+    /// Adds a row to its group; `scale` is that of Cauchy's weights.
+    pub fn add(&mut self, key: (usize, i64, [i64; 3]), row: &Row, scale: f64) {
+        let fresh = self.groups.len() as u32;
+        let number = *self.numbers.entry(key).or_insert(fresh);
+        if number == fresh {
+            self.groups.push(Group::default());
+        }
+        let ratio = row.residual / scale;
+        let j = jacobian(&row.lever, &row.normal) / (1.0 + ratio * ratio);
+        if let Some(group) = self.groups.get_mut(number as usize) {
+            group.score += j * row.residual;
+            group.reach += j;
+        }
+    }
+
+    /// Their part in the covariance of the gradient: what the residuals show, and the offset that is always possible.
+    pub fn covariance(&self, shared: &Shared) -> Matrix6<f64> {
+        // Six of the groups went into the pose.
+        let count = self.groups.len() as f64;
+        let residuals = shared.residuals * count / (count - 6.0).max(1.0);
+        let variance = shared.offset * shared.offset;
+        let of = |group: &Group| {
+            group.score * group.score.transpose() * residuals
+                + group.reach * group.reach.transpose() * variance
+        };
+        self.groups.iter().map(of).sum()
     }
 }
 

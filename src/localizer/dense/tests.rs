@@ -258,3 +258,49 @@ fn the_nearest_point_is_the_nearest_and_rays_meet_walls() {
     assert!(range.is_some_and(|range| (range - 7.0).abs() < 0.05), "{range:?}");
     assert_eq!(map.cast(&Point::new(5.0, 4.0, 1.0), &Vector::x(), 0.1, 6.0), None);
 }
+
+#[test]
+fn errors_of_walls_are_those_that_the_covariance_tells() {
+    // Every face of the map is off as whole surfaces are after mapping, by a deviation of 3 mm.
+    let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(11);
+    let mut aligner = aligner(2);
+    let (mut within, mut squares, runs) = ([0; 6], 0.0, 40);
+    for run in 0..runs {
+        let mut off = room();
+        for [corner, a, b] in &mut off {
+            let normal = Vector::from(*a).cross(&Vector::from(*b)).normalize();
+            let moved = Vector::from(*corner) + normal * random.random_range(-0.005..0.005);
+            *corner = moved.into();
+        }
+        let map = SurfaceIndex::new(&faces(&off, 0.01, 100 + run), VOXEL);
+        let scan = seen_from(&pose(), &faces(&room(), 0.01, 200 + run), 20.0);
+        let found = aligner.align(&map, &scan, &pose(), None, &Settings::new(0.4));
+        let shift = found.map_t_sensor.translation.vector - pose().translation.vector;
+        let turn = (found.map_t_sensor.rotation * pose().rotation.inverse()).scaled_axis();
+        let error = Vector6::new(shift.x, shift.y, shift.z, turn.x, turn.y, turn.z);
+        for (k, within) in within.iter_mut().enumerate() {
+            let ratio = error[k] / found.covariance[(k, k)].sqrt();
+            *within += i32::from(ratio.abs() < 2.0);
+            squares += ratio * ratio;
+        }
+    }
+    assert!(within.iter().all(|n| *n >= 34), "{within:?} of {runs}");
+    let mean = squares / (6.0 * runs as f64);
+    assert!(mean > 0.1 && mean < 1.5, "mean square {mean} in units of the variance");
+}
+
+#[test]
+fn little_structure_makes_the_covariance_wide() {
+    let map = SurfaceIndex::new(&faces(&room(), 0.01, 1), VOXEL);
+    let whole = seen_from(&pose(), &faces(&room(), 0.01, 2), 20.0);
+    // One wall and the floor.
+    let few = seen_from(&pose(), &faces(&room()[..2], 0.01, 2), 20.0);
+    let mut aligner = aligner(2);
+    let mut deviation = |scan: &Surface| {
+        let found = aligner.align(&map, scan, &pose(), None, &Settings::new(0.4));
+        found.covariance.diagonal().map(f64::sqrt)
+    };
+    let (whole, few) = (deviation(&whole), deviation(&few));
+    assert!((0..6).all(|k| few[k] > whole[k]), "{few} {whole}");
+    assert!(few[1] > 0.2 && whole.iter().all(|v| *v < 0.02), "{few} {whole}");
+}

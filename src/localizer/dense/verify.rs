@@ -51,6 +51,9 @@ pub struct Evidence {
     /// Log-likelihood ratio of the pose to the most likely kind of wrong one. Scans from places some voxels apart
     /// are different evidence, and their scores add up; those from one place are the same evidence again.
     pub score: f64,
+    /// The score that the pose would have if the whole scan lay on the map: next to nothing on bare ground and in a
+    /// bare corridor.
+    pub reach: f64,
 }
 
 /// What a point says; shares, so that those of a patch can be added up.
@@ -63,6 +66,7 @@ pub(super) struct Said {
     level: f64,
     level_on: f64,
     scores: [f64; RIVALS],
+    reaches: [f64; RIVALS],
 }
 
 /// Reused.
@@ -123,6 +127,7 @@ impl Said {
         self.level += other.level * weight;
         self.level_on += other.level_on * weight;
         self.scores.iter_mut().zip(&other.scores).for_each(|(sum, score)| *sum += score * weight);
+        self.reaches.iter_mut().zip(&other.reaches).for_each(|(sum, reach)| *sum += reach * weight);
     }
 }
 
@@ -133,13 +138,15 @@ fn conclude(patches: &[Said]) -> Evidence {
         total.add(patch, 1.0 / patch.points);
     }
     let count = total.points.max(1.0);
-    let worst = total.scores.iter().copied().fold(f64::INFINITY, f64::min);
+    let kinds = total.scores.iter().copied().zip(total.reaches);
+    let (score, reach) = kinds.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
     Evidence {
         on: total.on / count,
         through: total.through / count,
         unknown: total.unknown / count,
         level: if total.level < FEW { 1.0 } else { total.level_on / total.level },
-        score: if worst.is_finite() { worst } else { 0.0 },
+        score,
+        reach,
     }
 }
 
@@ -194,19 +201,28 @@ fn listen(
         false => THROUGH.map(|share| 1.0 - share),
     };
     let ray = libm::log(right / wrong);
-    let scores = std::array::from_fn(|kind| {
+    let clear = libm::log((1.0 - THROUGH[0]) / (1.0 - THROUGH[1]));
+    let told: [[f64; 2]; RIVALS] = std::array::from_fn(|kind| {
         let there = rivals[kind].iter().filter(|rival| lies_on(rival)).count() as f64;
         // Never quite certain.
         let elsewhere = 0.98 * there / rivals[kind].len() as f64;
         let wrong = CHANCE + (1.0 - CHANCE) * elsewhere;
         let right = 1.0 - CHANGED * (1.0 - wrong);
-        match on {
-            true => libm::log(right / wrong) + ray * (1.0 - elsewhere),
-            false => libm::log(CHANGED) + ray,
-        }
+        let lies = libm::log(right / wrong) + clear * (1.0 - elsewhere);
+        [if on { lies } else { libm::log(CHANGED) + ray }, lies]
     });
+    let [scores, reaches] = [0, 1].map(|k| told.map(|kind| kind[k]));
     let (level, level_on) = (one(is_level), one(is_level && on));
-    Said { points: 1.0, on: one(on), unknown: one(unknown), through: one(through), level, level_on, scores }
+    Said {
+        points: 1.0,
+        on: one(on),
+        unknown: one(unknown),
+        through: one(through),
+        level,
+        level_on,
+        scores,
+        reaches,
+    }
 }
 
 /// The ray of a point goes through a surface of the map.

@@ -55,7 +55,7 @@ fn decide(candidates: &[PlaceCandidate], params: &Params, why: &mut String) -> S
         why.push_str("no place of the map explains the scan");
         return Status::LowOverlap;
     };
-    let status = judge(&best.alignment, &best.evidence, params, why);
+    let status = judge(&best.alignment, &best.evidence, false, params, why);
     let rival = others.first().map_or(0.0, |other| other.evidence.score / best.evidence.score.max(1e-9));
     if status == Status::Ok && rival > params.acceptance.max_runner_up {
         why.push_str(&format!("another place has {:.0} % of the evidence", 100.0 * rival));

@@ -9,6 +9,7 @@ use crate::geometry::{Rigid, Vector};
 use crate::localizer::dense::{Alignment, Evidence};
 use crate::params::Params;
 use crate::status::Status;
+use nalgebra::Matrix6;
 use std::fmt::Write as _;
 
 /// Share of the points whose rays go through the map above which the map contradicts a scan.
@@ -24,6 +25,11 @@ const CLEAR: f64 = 0.6;
 const DOUBT: f64 = 3.0;
 /// Share of the floors of a scan, of those that the map knows, that must lie on the map: walls leave the height open.
 const MIN_LEVEL: f64 = 0.3;
+/// Share of the score that the scan could have at all (see [`Evidence::reach`]) that a place needs where somebody says
+/// that the robot is; it is enough, however little a bare corridor tells of other places.
+const HINTED: f64 = 0.1;
+/// The same where odometry says that the robot is: only what speaks clearly against it counts.
+const TRACKED: f64 = -0.5;
 /// Share of the smallest overlap that is enough where odometry says that the robot is there.
 const EXPECTED: f64 = 0.8;
 /// Scans in a row that may contradict a place before it is dropped.
@@ -48,11 +54,16 @@ pub struct Place {
     pub scans: u32,
     /// Scans that did not, in a row.
     pub misses: u32,
+    /// Scans in a row for which no other place explained the views nearly as well.
+    pub clear: u32,
     /// It is where a person or another program says that the robot is.
     pub hinted: bool,
+    /// Of the pose of the sensor, as it was said. Without it the pose is as sure as the search is wide.
+    pub prior: Option<Matrix6<f64>>,
 }
 
-/// What a scan says of a pose that is expected from the one before: nothing against it, or the status and why.
+/// What a scan says of a pose that is expected from the one before: nothing against it, or the status and why. It is
+/// not weighed against other places: odometry says which it is.
 pub fn judge_expected(
     alignment: &Alignment,
     evidence: &Evidence,
@@ -60,16 +71,22 @@ pub fn judge_expected(
     why: &mut String,
 ) -> Status {
     why.clear();
-    match fits(evidence, EXPECTED * params.localization.min_overlap, 0.0, why) {
+    match fits(evidence, EXPECTED * params.localization.min_overlap, TRACKED * evidence.reach, why) {
         true => judge_constraint(alignment, params, why),
         false => Status::LowOverlap,
     }
 }
 
-/// What a scan says of a place that was searched for: nothing against it, or the status and why.
-pub fn judge(alignment: &Alignment, evidence: &Evidence, params: &Params, why: &mut String) -> Status {
+/// What a scan says of a place that was searched for, or hinted at: nothing against it, or the status and why.
+pub fn judge(
+    alignment: &Alignment,
+    evidence: &Evidence,
+    hinted: bool,
+    params: &Params,
+    why: &mut String,
+) -> Status {
     why.clear();
-    match judge_overlap(evidence, params, why) {
+    match judge_overlap(evidence, hinted, params, why) {
         Status::Ok => judge_constraint(alignment, params, why),
         status => status,
     }
@@ -88,8 +105,9 @@ fn judge_constraint(alignment: &Alignment, params: &Params, why: &mut String) ->
 }
 
 /// As [`judge`], of the overlap alone.
-pub fn judge_overlap(evidence: &Evidence, params: &Params, why: &mut String) -> Status {
-    if !fits(evidence, params.localization.min_overlap, MIN_SCORE, why) {
+pub fn judge_overlap(evidence: &Evidence, hinted: bool, params: &Params, why: &mut String) -> Status {
+    let least = if hinted { (HINTED * evidence.reach).min(MIN_SCORE) } else { MIN_SCORE };
+    if !fits(evidence, params.localization.min_overlap, least, why) {
         return Status::LowOverlap;
     }
     let Evidence { on, through, .. } = *evidence;
@@ -114,7 +132,7 @@ fn fits(evidence: &Evidence, min_overlap: f64, min_score: f64, why: &mut String)
     } else if level < MIN_LEVEL {
         write!(why, "contradicted: {:.0} % of the floors lie on those of the map", 100.0 * level)
     } else if score.is_nan() || score < min_score {
-        write!(why, "no_evidence: score {score:.1}, {min_score} is needed")
+        write!(why, "no_evidence: score {score:.1}, {min_score:.1} is needed")
     } else {
         return true;
     };
@@ -194,27 +212,35 @@ impl Places {
         }
     }
 
-    /// Whether the best place is trusted, and why not.
-    pub fn decide(&self, params: &Params, why: &mut String) -> Verdict {
+    /// Whether the best place is trusted, and why not; once a scan. That no other place is as good has to hold for as
+    /// many scans in a row as have to agree: one look out of a door does not tell two rooms apart.
+    pub fn decide(&mut self, params: &Params, why: &mut String) -> Verdict {
         why.clear();
-        let Some(best) = self.0.first() else {
+        let Some((best, others)) = self.0.split_first_mut() else {
             why.push_str("no_place: no place of the map explains the scan");
             return Verdict { status: Status::LowOverlap, margin: 0.0 };
         };
-        let rival = self.0.get(1).map_or(0.0, |rival| (rival.total / best.total.max(1e-9)).max(0.0));
+        others.iter_mut().for_each(|other| other.clear = 0);
+        let rival = others.first().map_or(0.0, |rival| (rival.total / best.total.max(1e-9)).max(0.0));
         // A hint settles which of two places it is, as far as both explain the scans.
         let rival = if best.hinted { 0.0 } else { rival };
         let margin = (1.0 - rival).clamp(0.0, 1.0);
         let verdict = |status| Verdict { status, margin };
-        let status = judge(&best.alignment, &best.evidence, params, why);
+        let status = judge(&best.alignment, &best.evidence, best.hinted, params, why);
+        let is_clear = rival <= params.acceptance.max_runner_up;
+        best.clear = if is_clear { best.clear + 1 } else { 0 };
         if status != Status::Ok {
             return verdict(status);
         }
-        if rival > params.acceptance.max_runner_up {
+        if !is_clear {
             let _ = write!(why, "runner_up: another place has {:.0} % of the evidence", 100.0 * rival);
             return verdict(Status::Ambiguous);
         }
         let need = params.localization.min_scans.max(1) as u32;
+        if best.clear < need.min(best.scans) {
+            let _ = write!(why, "runner_up: no other place is as good, for {} of {need} scans", best.clear);
+            return verdict(Status::Ambiguous);
+        }
         if best.scans < need {
             let _ = write!(why, "unconfirmed: {} of {need} scans agree", best.scans);
             return verdict(Status::Unconfirmed);
@@ -225,11 +251,7 @@ impl Places {
 
 /// Moves a covariance to another pose nearby, and adds what odometry may have got wrong on the way. `moved`: m and
 /// rad; the standard deviations are `voxel / 4` and 0.5 degrees, and a tenth of the way.
-pub fn predicted(
-    covariance: &nalgebra::Matrix6<f64>,
-    moved: (f64, f64),
-    voxel: f64,
-) -> nalgebra::Matrix6<f64> {
+pub fn predicted(covariance: &Matrix6<f64>, moved: (f64, f64), voxel: f64) -> Matrix6<f64> {
     let translation = 0.25 * voxel + 0.1 * moved.1;
     let rotation = 0.01 + 0.1 * moved.0;
     let mut out = *covariance;
@@ -241,10 +263,91 @@ pub fn predicted(
 }
 
 /// Whether two poses are further apart than both covariances allow, five standard deviations.
-pub fn jumped(guess: &Rigid, found: &Rigid, covariance: &nalgebra::Matrix6<f64>) -> bool {
+pub fn jumped(guess: &Rigid, found: &Rigid, covariance: &Matrix6<f64>) -> bool {
     let turn = (found.rotation * guess.rotation.inverse()).scaled_axis();
     let shift: Vector = found.translation.vector - guess.translation.vector;
     let error = nalgebra::Vector6::new(shift.x, shift.y, shift.z, turn.x, turn.y, turn.z);
     let distance = nalgebra::Cholesky::new(*covariance).map(|c| error.dot(&c.solve(&error)));
     distance.is_none_or(|d| d.is_nan() || d > 25.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alignment(translation_std: f64) -> Alignment {
+        let mut covariance = Matrix6::identity() * 1e-6;
+        covariance[(0, 0)] = translation_std * translation_std;
+        Alignment {
+            map_t_sensor: Rigid::identity(),
+            covariance,
+            observed: 5,
+            overlap: 0.95,
+            rms: 0.01,
+            inliers: 3000,
+            iterations: 5,
+            converged: true,
+        }
+    }
+
+    fn evidence(score: f64, reach: f64) -> Evidence {
+        Evidence { on: 0.95, through: 0.0, unknown: 0.0, level: 1.0, score, reach }
+    }
+
+    fn place(x: f64, score: f64) -> Place {
+        Place {
+            map_t_odom: Rigid::translation(x, 0.0, 0.0),
+            alignment: alignment(0.01),
+            evidence: evidence(score, 150.0),
+            scores: Vec::new(),
+            total: score,
+            scans: 1,
+            misses: 0,
+            clear: 0,
+            hinted: false,
+            prior: None,
+        }
+    }
+
+    #[test]
+    fn a_tracked_pose_needs_no_evidence_against_other_places() {
+        let params = Params::default();
+        let mut why = String::new();
+        let mut judge = |std, evidence| judge_expected(&alignment(std), &evidence, &params, &mut why);
+        assert_eq!(judge(0.01, evidence(-3.0, 20.0)), Status::Ok, "a bare tunnel");
+        assert_eq!(judge(0.9, evidence(0.0, 20.0)), Status::Ok, "carried along by odometry");
+        assert_eq!(judge(1.1, evidence(0.0, 20.0)), Status::Degenerate);
+        assert_eq!(judge(0.01, evidence(-90.0, 150.0)), Status::LowOverlap, "it should have seen more");
+        assert_eq!(judge(0.01, Evidence { on: 0.35, ..evidence(50.0, 150.0) }), Status::LowOverlap);
+        assert_eq!(judge(0.01, Evidence { through: 0.2, ..evidence(50.0, 150.0) }), Status::LowOverlap);
+        assert_eq!(judge(0.01, Evidence { level: 0.1, ..evidence(50.0, 150.0) }), Status::LowOverlap);
+        assert_eq!(judge(0.01, evidence(f64::NAN, 150.0)), Status::LowOverlap);
+    }
+
+    #[test]
+    fn a_hint_needs_some_of_the_evidence_that_there_can_be() {
+        let params = Params::default();
+        let judge = |score, reach, hinted| {
+            judge_overlap(&evidence(score, reach), hinted, &params, &mut String::new()) == Status::Ok
+        };
+        assert!(judge(6.0, 50.0, true) && !judge(6.0, 50.0, false));
+        assert!(!judge(4.0, 50.0, true) && !judge(-10.0, 150.0, true) && !judge(19.0, 400.0, true));
+        assert!(judge(21.0, 400.0, true) && judge(21.0, 30.0, false));
+    }
+
+    #[test]
+    fn a_place_is_trusted_once_no_other_was_as_good_for_several_scans() {
+        let params = Params::default();
+        let mut places = Places(vec![place(0.0, 70.0), place(8.0, 50.0)]);
+        // Of the other place: 50 of 70 is too near, 40 is not.
+        let mut statuses = Vec::new();
+        for rival in [40.0, 50.0, 40.0, 40.0, 60.0, 40.0, 40.0, 40.0] {
+            places.0[1].total = rival;
+            statuses.push(places.decide(&params, &mut String::new()).status);
+            places.0[0].scans += 1;
+        }
+        let [unconfirmed, ambiguous, ok] = [Status::Unconfirmed, Status::Ambiguous, Status::Ok];
+        assert_eq!(statuses[..2], [unconfirmed, ambiguous]);
+        assert_eq!(statuses[2..], [ambiguous, ambiguous, ambiguous, ambiguous, ambiguous, ok]);
+    }
 }

@@ -6,6 +6,7 @@ use super::track::Tracked;
 use super::{Answer, Scan};
 use crate::features::Surface;
 use crate::geometry::{pose_error, Point, Rigid, Vector};
+use crate::localizer::covariance::sensor_to_base;
 use crate::localizer::dense::Settings;
 use crate::params::Params;
 use crate::registration::{Registrar, RunnerUp};
@@ -26,6 +27,8 @@ const HINT_OFF: f64 = 10.0;
 const HINTED: u32 = 20;
 /// Turns that are tried about a hint, rad.
 const TURNS: [f64; 5] = [0.0, 0.2, -0.2, 0.4, -0.4];
+/// From one of them to the next.
+const BETWEEN: f64 = 0.2;
 
 /// Scans from the same position from one search to the next: at first and at most.
 const SHORTEST_PAUSE: u32 = 2;
@@ -43,8 +46,7 @@ struct View {
 #[derive(Debug, Clone)]
 struct Hint {
     map_t_base: Rigid,
-    /// Largest standard deviation of the position, m.
-    deviation: f64,
+    covariance: Matrix6<f64>,
     /// Scans for which it is tried.
     left: u32,
 }
@@ -103,8 +105,7 @@ impl Race {
 
     /// A pose to be tried first.
     pub fn hint(&mut self, map_t_base: &Rigid, covariance: &Matrix6<f64>) {
-        let variance = covariance.diagonal().rows(0, 3).max();
-        self.hint = Some(Hint { map_t_base: *map_t_base, deviation: variance.max(0.0).sqrt(), left: HINTED });
+        self.hint = Some(Hint { map_t_base: *map_t_base, covariance: *covariance, left: HINTED });
     }
 
     /// A place that was lost is tried as others are.
@@ -149,7 +150,7 @@ impl Race {
         let max = params.localization.max_places.max(2) as usize;
         poses.truncate(max);
         for pose in poses {
-            self.enter(engine, scan, params, &pose, OFF * voxel, false);
+            self.enter(engine, scan, params, &pose, OFF * voxel, None);
         }
         self.weigh(engine);
         self.places.tidy(&scan.odom_t_sensor, voxel, max);
@@ -177,10 +178,14 @@ impl Race {
         let Some(mut hint) = self.hint.take().filter(|hint| hint.left > 0) else { return };
         hint.left -= 1;
         let voxel = engine.index.voxel();
-        let off = (3.0 * hint.deviation).clamp(OFF * voxel, HINT_OFF * voxel);
+        let deviation = hint.covariance.diagonal().rows(0, 3).max().max(0.0).sqrt();
+        let off = (3.0 * deviation).clamp(OFF * voxel, HINT_OFF * voxel);
         for turn in TURNS {
             let turn = Rigid::rotation(Vector::z() * turn);
-            self.enter(engine, scan, params, &(hint.map_t_base * turn * scan.base_t_sensor), off, true);
+            let pose = hint.map_t_base * turn * scan.base_t_sensor;
+            let mut prior = sensor_to_base(&hint.covariance, &hint.map_t_base, &pose);
+            prior[(5, 5)] += BETWEEN * BETWEEN;
+            self.enter(engine, scan, params, &pose, off, Some(prior));
         }
         let fits = self.places.0.iter().any(|place| place.hinted && place.scans > 0);
         self.hint = (!fits).then_some(hint);
@@ -192,9 +197,9 @@ impl Race {
         let mut why = String::new();
         for place in &mut self.places.0 {
             let guess = place.map_t_odom * scan.odom_t_sensor;
-            let laid = engine.lay(&scan.surface, &guess, None, OFF * voxel);
+            let laid = engine.lay(&scan.surface, &guess, place.prior.as_ref(), OFF * voxel);
             (place.alignment, place.evidence) = (laid.alignment, laid.evidence);
-            if judge_overlap(&place.evidence, params, &mut why) == Status::Ok {
+            if judge_overlap(&place.evidence, place.hinted, params, &mut why) == Status::Ok {
                 place.map_t_odom = place.alignment.map_t_sensor * scan.odom_t_sensor.inverse();
                 place.scans += 1;
                 place.misses = 0;
@@ -205,7 +210,7 @@ impl Race {
         }
     }
 
-    /// Lays the scan upon a pose; a new place if it fits there.
+    /// Lays the scan upon a pose; a new place if it fits there. `prior`: the covariance of a pose that was hinted at.
     fn enter(
         &mut self,
         engine: &mut Engine,
@@ -213,14 +218,19 @@ impl Race {
         params: &Params,
         guess: &Rigid,
         off: f64,
-        hinted: bool,
+        prior: Option<Matrix6<f64>>,
     ) {
-        let Some(found) = engine.try_pose(&scan.surface, guess, &Settings::new(off), params) else { return };
+        let hinted = prior.is_some();
+        let settings = Settings::new(off);
+        let Some(found) = engine.try_pose(&scan.surface, guess, prior.as_ref(), &settings, params) else {
+            return;
+        };
         let PlaceCandidate { alignment, evidence } = found;
-        if evidence.on < 0.5 * params.localization.min_overlap || evidence.score <= 0.0 {
+        // What says nothing for a place that was searched for is not worth weighing.
+        if evidence.on < 0.5 * params.localization.min_overlap || (!hinted && evidence.score <= 0.0) {
             return;
         }
-        let agrees = judge_overlap(&evidence, params, &mut String::new()) == Status::Ok;
+        let agrees = judge_overlap(&evidence, hinted, params, &mut String::new()) == Status::Ok;
         let map_t_odom = alignment.map_t_sensor * scan.odom_t_sensor.inverse();
         let scans = u32::from(agrees);
         let place = Place {
@@ -231,7 +241,9 @@ impl Race {
             scores: Vec::new(),
             scans,
             misses: 0,
+            clear: 0,
             hinted,
+            prior,
         };
         self.places.add(place, &scan.odom_t_sensor, engine.index.voxel());
     }

@@ -139,11 +139,12 @@ impl Engine {
         &mut self,
         scan: &Surface,
         guess: &Rigid,
+        prior: Option<&Matrix6<f64>>,
         settings: &Settings,
         params: &Params,
     ) -> Option<PlaceCandidate> {
         let Self { index, aligner, .. } = self;
-        let alignment = aligner.align(index, scan, guess, None, settings);
+        let alignment = aligner.align(index, scan, guess, prior, settings);
         // What follows costs as much as several alignments, and most poses that are searched for are wrong.
         let least = LEAST * params.localization.min_overlap * scan.points.len() as f64;
         (alignment.inliers as f64 >= least).then(|| {
@@ -245,7 +246,7 @@ impl Engine {
         self.candidates.clear();
         for i in 0..self.poses.len() {
             let Some((pose, _)) = self.poses.get(i).copied() else { continue };
-            let Some(found) = self.try_pose(&sketch, &pose, &settings, params) else { continue };
+            let Some(found) = self.try_pose(&sketch, &pose, None, &settings, params) else { continue };
             let pose = &found.alignment.map_t_sensor;
             if !self.candidates.iter().any(|known| same(&known.alignment.map_t_sensor, pose, voxel)) {
                 self.candidates.push(found);
