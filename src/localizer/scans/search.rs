@@ -33,6 +33,9 @@ const LEAST: f64 = 0.3;
 const POSES: usize = 16;
 /// Poses from walls that are aligned beside them.
 const WALL_POSES: usize = 10;
+/// Cosine of the largest tilt of a scan, 45 degrees. Floors and ceilings are alike: upside down a place fits another,
+/// or itself in a mirrored map.
+const UPRIGHT: f64 = 0.7;
 /// How often the matches that are explained are taken away, to find further places.
 const PEELS: usize = 2;
 /// How far a pose from matches may be off, voxels.
@@ -183,7 +186,7 @@ impl Engine {
         lap(&mut times.register);
         self.poses
             .extend(self.walls.search(local, &vertical.up, WALL_POSES).into_iter().map(|pose| (pose, 0)));
-        self.weigh(scan, params);
+        self.weigh(scan, &vertical.up, params);
         lap(&mut times.places);
         Ok(&self.candidates)
     }
@@ -238,7 +241,7 @@ impl Engine {
     }
 
     /// Poses -> candidates, verified, the best first.
-    fn weigh(&mut self, scan: &Surface, params: &Params) {
+    fn weigh(&mut self, scan: &Surface, sensor_up: &Vector, params: &Params) {
         let voxel = self.index.voxel();
         let mut sketch = std::mem::take(&mut self.sketch);
         thin(scan, SKETCH, &mut sketch);
@@ -246,6 +249,9 @@ impl Engine {
         self.candidates.clear();
         for i in 0..self.poses.len() {
             let Some((pose, _)) = self.poses.get(i).copied() else { continue };
+            if (pose * sensor_up).z < UPRIGHT {
+                continue;
+            }
             let Some(found) = self.try_pose(&sketch, &pose, None, &settings, params) else { continue };
             let pose = &found.alignment.map_t_sensor;
             if !self.candidates.iter().any(|known| same(&known.alignment.map_t_sensor, pose, voxel)) {
