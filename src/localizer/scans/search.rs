@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Largest residual of an inlier, differences of equal lengths, and shortest length that is compared, voxels.
-const THRESHOLD: f64 = 1.5;
+pub(super) const THRESHOLD: f64 = 1.5;
 const TAU: f64 = 0.4;
 const MIN_LENGTH: f64 = 4.0;
 /// Matches of a submap that are registered at most.
 const ROWS: usize = 2000;
 /// Points that a pose is first aligned with.
-const SKETCH: usize = 1500;
+pub(super) const SKETCH: usize = 1500;
 /// Poses that are aligned at most.
 const POSES: usize = 16;
 /// Poses from walls that are aligned beside them.
@@ -32,7 +32,7 @@ const WALL_POSES: usize = 10;
 /// How often the matches that are explained are taken away, to find further places.
 const PEELS: usize = 2;
 /// How far a pose from matches may be off, voxels.
-const OFF: f64 = 4.0;
+pub(super) const OFF: f64 = 4.0;
 /// Two poses closer than this are of one place: voxels, rad.
 const SAME: (f64, f64) = (6.0, 0.2);
 
@@ -68,11 +68,11 @@ pub struct Engine {
     pub(super) aligner: Aligner,
     walls: Walls,
     matcher: Matcher,
-    features: Features,
-    matches: Vec<Vec<Match>>,
+    pub(super) features: Features,
+    pub(super) matches: Vec<Vec<Match>>,
     problems: Vec<Problem>,
-    poses: Vec<(Rigid, usize)>,
-    sketch: Surface,
+    pub(super) poses: Vec<(Rigid, usize)>,
+    pub(super) sketch: Surface,
     candidates: Vec<PlaceCandidate>,
     targets: Vec<usize>,
 }
@@ -141,6 +141,24 @@ impl Engine {
         params: &Params,
         times: &mut StageTimes,
     ) -> &[PlaceCandidate] {
+        self.recognize(local, vertical.is_known.then_some(vertical.up), registrar, params, times);
+        let started = Instant::now();
+        self.poses
+            .extend(self.walls.search(local, &vertical.up, WALL_POSES).into_iter().map(|pose| (pose, 0)));
+        self.weigh(scan);
+        times.places += started.elapsed().as_secs_f64() * 1e6;
+        &self.candidates
+    }
+
+    /// Poses of `local` by its features, those with most inliers first.
+    pub(super) fn recognize(
+        &mut self,
+        local: &Surface,
+        sensor_up: Option<Vector>,
+        registrar: &mut Registrar,
+        params: &Params,
+        times: &mut StageTimes,
+    ) {
         let mut started = Instant::now();
         let mut lap = |time: &mut f64| {
             *time += started.elapsed().as_secs_f64() * 1e6;
@@ -151,13 +169,8 @@ impl Engine {
         lap(&mut times.features);
         self.match_submaps(params);
         lap(&mut times.matching);
-        self.register(vertical.is_known.then_some(vertical.up), registrar, params);
+        self.register(sensor_up, registrar, params);
         lap(&mut times.register);
-        self.poses
-            .extend(self.walls.search(local, &vertical.up, WALL_POSES).into_iter().map(|pose| (pose, 0)));
-        self.weigh(scan);
-        lap(&mut times.places);
-        &self.candidates
     }
 
     fn match_submaps(&mut self, params: &Params) {
@@ -244,7 +257,7 @@ fn peel(problem: &mut Problem, known: &[(Rigid, usize)], threshold: f64) {
 }
 
 /// Every so many-th point, so that about `most` are left.
-fn thin(surface: &Surface, most: usize, out: &mut Surface) {
+pub(super) fn thin(surface: &Surface, most: usize, out: &mut Surface) {
     let step = surface.points.len().div_ceil(most.max(1)).max(1);
     out.points.clear();
     out.normals.clear();
