@@ -83,6 +83,7 @@ struct Totals {
     wrong: usize,
     strangers: usize,
     strangers_accepted: usize,
+    /// Of the pairs alone.
     target_ms: Percentiles,
     source_ms: Percentiles,
 }
@@ -217,8 +218,10 @@ impl Outcome {
 impl Totals {
     fn of(outcomes: &[Outcome]) -> Self {
         let count = |of: &dyn Fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| of(outcome)).count();
-        let mut target_ms: Vec<f64> = outcomes.iter().filter(|o| !o.strangers).map(|o| o.target_ms).collect();
-        let mut source_ms: Vec<f64> = outcomes.iter().map(|o| o.source_ms).collect();
+        let times = |of: fn(&Outcome) -> f64| {
+            let mut times: Vec<f64> = outcomes.iter().filter(|o| !o.strangers).map(of).collect();
+            Percentiles::of(&mut times)
+        };
         Self {
             pairs: count(&|o| !o.strangers),
             right: count(&|o| o.right),
@@ -226,8 +229,8 @@ impl Totals {
             wrong: count(&|o| o.accepted() && !o.right),
             strangers: count(&|o| o.strangers),
             strangers_accepted: count(&|o| o.strangers && o.accepted()),
-            target_ms: Percentiles::of(&mut target_ms),
-            source_ms: Percentiles::of(&mut source_ms),
+            target_ms: times(|o| o.target_ms),
+            source_ms: times(|o| o.source_ms),
         }
     }
 }
