@@ -1,6 +1,7 @@
 //! `flashreg bench`: how long a registration takes, as a whole and stage by stage.
 
 use super::bench_camera::BenchCamera;
+use super::bench_clouds::BenchClouds;
 use super::bench_localization::BenchLocalization;
 use super::bench_registration::BenchRegistration;
 use super::params::{Choice, Preset};
@@ -67,6 +68,9 @@ pub struct Bench {
 enum Of {
     /// Measure over folders of real pairs how often the pose is right, and how exact.
     Registration(BenchRegistration),
+    /// Measure over folders of real pairs of raw clouds how often the pose is right, and whether clouds of different
+    /// places are refused.
+    Clouds(BenchClouds),
     /// Measure in simulated places how often and how fast a robot with a LiDAR is localized, how well it is tracked, and
     /// what is refused.
     Localization(BenchLocalization),
@@ -142,6 +146,7 @@ impl Bench {
     pub fn run(self) -> anyhow::Result<()> {
         match self.of {
             Some(Of::Registration(registration)) => return registration.run(),
+            Some(Of::Clouds(clouds)) => return clouds.run(),
             Some(Of::Camera(camera)) => return camera.run(),
             Some(Of::Localization(localization)) => return localization.run(),
             None => {}

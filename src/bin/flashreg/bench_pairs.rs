@@ -20,6 +20,41 @@ pub struct Pair {
     pub correspondences: PathBuf,
 }
 
+/// A pair of clouds.
+pub struct Clouds {
+    /// Its folder in the folder of all.
+    pub name: String,
+    /// The data set that it is from: the part of the name before the first slash.
+    pub set: String,
+    /// The true pose.
+    pub target_t_source: Rigid,
+    /// A pose is right within so many degrees and metres.
+    pub within: [f64; 2],
+    pub source: PathBuf,
+    pub target: PathBuf,
+}
+
+/// The pairs of a `truth.json` that have clouds, `PAIR/src.ply` and `PAIR/dst.ply`.
+pub fn clouds(folder: &Path) -> anyhow::Result<Vec<Clouds>> {
+    let mut pairs = Vec::new();
+    for (name, truth) in truths(folder)?.into_iter().filter(|(_, truth)| truth.clouds) {
+        // Those of 3DMatch, and of KITTI odometry.
+        let usual = if truth.outdoor { [5.0, 0.6] } else { [15.0, 0.3] };
+        let degrees = truth.max_rotation_deg.unwrap_or(usual[0]);
+        let metres = truth.max_translation_m.unwrap_or(usual[1]);
+        let at = folder.join(&name);
+        pairs.push(Clouds {
+            set: set_of(&name),
+            target_t_source: pose_file(&at.join("gt.txt"))?,
+            within: [degrees, metres],
+            source: at.join("src.ply"),
+            target: at.join("dst.ply"),
+            name,
+        });
+    }
+    Ok(pairs)
+}
+
 /// All pairs of a folder. It has a `truth.json`; or a `gt.log`; or folders with a `gt.log` each. With
 /// `forward`, rows lead from the first fragment that `gt.log` names to the second.
 pub fn find(folder: &Path, preset: Preset, forward: bool) -> anyhow::Result<Vec<Pair>> {
@@ -55,22 +90,37 @@ fn name_of(path: &Path) -> String {
 struct Truth {
     outdoor: bool,
     /// By name; the values are not read.
+    #[serde(default)]
     correspondences: BTreeMap<String, serde_json::Value>,
+    #[serde(default)]
+    clouds: bool,
+    max_rotation_deg: Option<f64>,
+    max_translation_m: Option<f64>,
+}
+
+fn truths(folder: &Path) -> anyhow::Result<BTreeMap<String, Truth>> {
+    let text = std::fs::read_to_string(folder.join("truth.json")).context("truth.json")?;
+    serde_json::from_str(&text).context("truth.json")
+}
+
+fn set_of(pair: &str) -> String {
+    pair.split('/').next().unwrap_or(pair).to_owned()
+}
+
+fn pose_file(path: &Path) -> anyhow::Result<Rigid> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    pose(&text).with_context(|| path.display().to_string())
 }
 
 /// `truth.json` names the pairs and their correspondences, `PAIR/corr_NAME.txt`; the pose stands in
 /// `PAIR/gt.txt`.
 fn by_truth_json(folder: &Path) -> anyhow::Result<Vec<Pair>> {
-    let text = std::fs::read_to_string(folder.join("truth.json")).context("truth.json")?;
-    let truths: BTreeMap<String, Truth> = serde_json::from_str(&text).context("truth.json")?;
     let mut pairs = Vec::new();
-    for (name, truth) in &truths {
-        let path = folder.join(name).join("gt.txt");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let target_t_source = pose(&text).with_context(|| path.display().to_string())?;
+    for (name, truth) in &truths(folder)? {
+        let target_t_source = pose_file(&folder.join(name).join("gt.txt"))?;
         for how in truth.correspondences.keys() {
             pairs.push(Pair {
-                set: name.split('/').next().unwrap_or(name).to_owned(),
+                set: set_of(name),
                 name: format!("{name} {how}"),
                 preset: if truth.outdoor { Preset::Outdoor } else { Preset::Indoor },
                 target_t_source,

@@ -5,6 +5,7 @@ use super::params::Choice;
 use super::say;
 use anyhow::Context;
 use clap::Args;
+use flashreg::geometry::Point;
 use flashreg::io::cloud_files;
 use flashreg::localizer::map::{Map, Settings};
 use flashreg::localizer::{Engine, Once, ScanTimes};
@@ -27,6 +28,10 @@ pub struct Localize {
     /// About the vertical in the frame of the sensor
     #[arg(long, value_name = "X,Y,Z", default_value = "0,0,1", allow_hyphen_values = true)]
     up: String,
+    /// Both are clouds in frames of their own, seen from near its origin: which way is up is not known, and they may
+    /// share no more than a part
+    #[arg(long, conflicts_with = "up")]
+    pair: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -41,11 +46,16 @@ impl Localize {
         let params = self.choice.params()?;
         let up = vector(&self.up)?.try_normalize(1e-9).context("--up: a direction must have a length")?;
         let scan = cloud_files::read(&self.scan).with_context(|| self.scan.display().to_string())?;
-        let map = Arc::new(Map::load(&self.map, &Settings::from(&params), |_| ())?);
+        let viewpoint = self.pair.then(Point::origin);
+        let settings = Settings { viewpoint, ..Settings::from(&params) };
+        let map = Arc::new(Map::load(&self.map, &settings, |_| ())?);
         let mut registrar = Registrar::new(&params)?;
         let mut engine = Engine::new(map, &params)?;
         let start = Instant::now();
-        let once = engine.localize(&scan.points, &up, &mut registrar, &params);
+        let once = match self.pair {
+            true => engine.register_pair(&scan.points, &mut registrar, &params),
+            false => engine.localize(&scan.points, &up, &mut registrar, &params),
+        };
         let ms = start.elapsed().as_secs_f64() * 1e3;
         match self.json {
             true => say(object(&once, ms, registrar.backend())),
@@ -62,6 +72,8 @@ fn object(once: &Once, ms: f64, backend: &str) -> Value {
             "target_t_source": pose_rows(&candidate.alignment.map_t_sensor),
             "overlap": candidate.evidence.on,
             "score": candidate.evidence.score,
+            "through": candidate.evidence.through,
+            "unknown": candidate.evidence.unknown,
         })
     });
     json!({

@@ -4,6 +4,7 @@ mod answer;
 mod bag;
 mod bench;
 mod bench_camera;
+mod bench_clouds;
 mod bench_localization;
 mod bench_pairs;
 mod bench_registration;

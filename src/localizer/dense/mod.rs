@@ -1,9 +1,11 @@
 //! Dense alignment: a scan upon the surface of the map, and how well it lies there.
 //!
 //! [`Aligner::align`] refines a pose, [`Aligner::verify`] weighs it: a pose that was refined from a wrong guess fits
-//! better than it should, so verify after aligning, never before.
+//! better than it should, so verify after aligning, never before. [`Aligner::compare`] does it for two clouds of which neither
+//! is a map.
 
 mod align;
+mod compare;
 mod index;
 mod normal_equations;
 #[cfg(test)]
@@ -11,6 +13,7 @@ mod tests;
 mod verify;
 
 pub use align::{Aligner, Settings};
+pub use compare::Common;
 pub use index::{SurfaceIndex, Surfel};
 pub use verify::Evidence;
 

@@ -14,16 +14,16 @@ pub(super) const ON: f64 = 0.5;
 /// A point farther from the map is one that the map does not know, voxels.
 pub(super) const EXPLAINED: f64 = 8.0;
 /// Edge of a patch, voxels. Points of one patch are one piece of evidence: they lie on the map or not together.
-const PATCH: f64 = 4.0;
+pub(super) const PATCH: f64 = 4.0;
 /// A ray ends so far before its point, voxels, and begins so far from the sensor.
 const BEFORE: f64 = 4.0;
 /// Points that are looked at, about.
-const SAMPLE: usize = 1000;
+pub(super) const SAMPLE: usize = 1000;
 /// Cosine of the largest slope of a floor, and patches of floors that say nothing.
 const LEVEL: f64 = 0.9;
 const FEW: f64 = 5.0;
 /// Points that one task of a thread handles.
-const CHUNK: usize = 64;
+pub(super) const CHUNK: usize = 64;
 /// How far the pose is shifted to see what a point tells, voxels.
 const SHIFTS: [f64; 4] = [-24.0, -8.0, 8.0, 24.0];
 /// Kinds of wrong poses: shifted along the way that the normals fix least, across it, turned by a quarter, by a half.
@@ -226,7 +226,7 @@ fn listen(
 }
 
 /// The ray of a point goes through a surface of the map.
-fn passes(map: &SurfaceIndex, pose: &Pose, point: &Point) -> bool {
+pub(super) fn passes(map: &SurfaceIndex, pose: &Pose, point: &Point) -> bool {
     let (origin, end) = (Point::from(pose.translation), place(pose, point));
     let (ray, length) = (end - origin, point.coords.norm());
     let margin = BEFORE * map.voxel();

@@ -40,9 +40,10 @@ pub(super) fn path(map: &Path) -> PathBuf {
 /// What a map is made from, and how; one line.
 pub(super) fn key(file: &[u8], settings: &Settings) -> String {
     // The number of threads changes nothing.
-    let Settings { voxel, submap, max_features, threads: _, cache: _ } = settings;
+    let Settings { voxel, submap, max_features, threads: _, cache: _, viewpoint } = settings;
+    let viewpoint = viewpoint.map_or_else(String::new, |p| format!(" viewpoint {} {} {}", p.x, p.y, p.z));
     format!(
-        "{} {:016x} voxel {voxel} submap {submap} features {max_features} flashreg {}",
+        "{} {:016x} voxel {voxel} submap {submap} features {max_features}{viewpoint} flashreg {}",
         file.len(),
         hash(file),
         env!("CARGO_PKG_VERSION")

@@ -71,11 +71,14 @@ pub struct Settings {
     pub threads: usize,
     /// Keep the result beside the file, and take it from there.
     pub cache: bool,
+    /// Where all of it was seen from, m: the map is one cloud of a sensor. Without it, z is up, and normals are turned
+    /// to where robots on floors are.
+    pub viewpoint: Option<Point>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { voxel: 0.0, submap: 0.0, max_features: 10_000, threads: 0, cache: true }
+        Self { voxel: 0.0, submap: 0.0, max_features: 10_000, threads: 0, cache: true, viewpoint: None }
     }
 }
 
@@ -253,7 +256,7 @@ impl Map {
         };
         let mut front_end = FrontEnd::new(settings.threads)?;
         let mut surface = Surface::default();
-        front_end.surface(points, lengths.voxel, None, &mut surface);
+        front_end.surface(points, lengths.voxel, settings.viewpoint, &mut surface);
         if surface.points.len() < MIN_SURFACE {
             return Err(MapError::TooFew { got: surface.points.len() });
         }

@@ -9,6 +9,7 @@
 mod mode;
 mod motion;
 mod once;
+mod pair;
 mod places;
 mod race;
 mod search;

@@ -8,6 +8,7 @@ use crate::geometry::{Point, Vector};
 use crate::params::{Gravity, Params};
 use crate::registration::Registrar;
 use crate::status::Status;
+use std::time::Instant;
 
 /// What a single scan says of where it was made.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +19,10 @@ pub struct Once {
     pub why: String,
     /// Places, the best first.
     pub candidates: Vec<PlaceCandidate>,
+    /// Features of the scan.
+    pub features: usize,
+    /// Their matches with those of the map.
+    pub matches: usize,
     /// Time of each stage.
     pub times: StageTimes,
 }
@@ -33,29 +38,56 @@ impl Engine {
         params: &Params,
     ) -> Once {
         let params = self.registration_params(params);
-        let mut scan = Surface::default();
-        self.front.surface(points, self.map.lengths.voxel, Some(Point::origin()), &mut scan);
-        let vertical = Vertical { up: *upright, is_known: params.registration.gravity == Gravity::Odom };
         let mut times = StageTimes::default();
+        let scan = self.surface_of(points, &mut times);
+        let vertical = Vertical { up: *upright, is_known: params.registration.gravity == Gravity::Odom };
         let candidates = match self.search(&scan, &scan, &vertical, registrar, &params, &mut times) {
             Ok(candidates) => candidates.to_vec(),
-            Err(fault) => {
-                let (status, why) = (Status::GpuFault, fault.to_string());
-                return Once { status, why, candidates: Vec::new(), times };
-            }
+            Err(fault) => return self.once(Status::GpuFault, fault.to_string(), Vec::new(), times),
         };
         let mut why = String::new();
         let status = decide(&candidates, &params, &mut why);
-        Once { status, why, candidates, times }
+        self.once(status, why, candidates, times)
+    }
+
+    /// Voxels and normals of one scan, points in the frame of the sensor.
+    pub(super) fn surface_of(&mut self, points: &[Point], times: &mut StageTimes) -> Surface {
+        let started = Instant::now();
+        let mut scan = Surface::default();
+        self.front.surface(points, self.map.lengths.voxel, Some(Point::origin()), &mut scan);
+        times.surface = started.elapsed().as_secs_f64() * 1e6;
+        scan
+    }
+
+    pub(super) fn once(
+        &self,
+        status: Status,
+        why: String,
+        candidates: Vec<PlaceCandidate>,
+        times: StageTimes,
+    ) -> Once {
+        let matches = self.matches.iter().map(Vec::len).sum();
+        Once { status, why, candidates, features: self.features.points.len(), matches, times }
     }
 }
 
 fn decide(candidates: &[PlaceCandidate], params: &Params, why: &mut String) -> Status {
-    let Some((best, others)) = candidates.split_first() else {
+    let Some(best) = candidates.first() else {
         why.push_str("no place of the map explains the scan");
         return Status::LowOverlap;
     };
     let status = judge(&best.alignment, &best.evidence, false, params, why);
+    unless_ambiguous(status, candidates, params, why)
+}
+
+/// The status of the first of some candidates, unless the second explains the scan nearly as well.
+pub(super) fn unless_ambiguous(
+    status: Status,
+    candidates: &[PlaceCandidate],
+    params: &Params,
+    why: &mut String,
+) -> Status {
+    let Some((best, others)) = candidates.split_first() else { return status };
     let rival = others.first().map_or(0.0, |other| other.evidence.score / best.evidence.score.max(1e-9));
     if status == Status::Ok && rival > params.acceptance.max_runner_up {
         why.push_str(&format!("another place has {:.0} % of the evidence", 100.0 * rival));

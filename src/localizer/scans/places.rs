@@ -93,7 +93,7 @@ pub fn judge(
 }
 
 /// Whether the scan fixes the pose.
-fn judge_constraint(alignment: &Alignment, params: &Params, why: &mut String) -> Status {
+pub fn judge_constraint(alignment: &Alignment, params: &Params, why: &mut String) -> Status {
     let [translation, rotation] = weakest(alignment);
     let limits = &params.acceptance;
     if translation > limits.max_translation_std || rotation > limits.max_rotation_std {

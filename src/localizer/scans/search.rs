@@ -19,14 +19,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Largest residual of an inlier, differences of equal lengths, and shortest length that is compared, voxels.
-const THRESHOLD: f64 = 1.5;
+pub(super) const THRESHOLD: f64 = 1.5;
 const TAU: f64 = 0.4;
 const MIN_LENGTH: f64 = 4.0;
 /// Matches of a submap that are registered at most.
 const ROWS: usize = 2000;
 /// Points that a pose is first aligned with, in so many iterations, and the share of the smallest overlap that must
 /// come to lie on the map for a second look.
-const SKETCH: usize = 1500;
+pub(super) const SKETCH: usize = 1500;
 const ITERATIONS: usize = 8;
 const LEAST: f64 = 0.3;
 /// Poses that are aligned at most.
@@ -39,7 +39,7 @@ const UPRIGHT: f64 = 0.7;
 /// How often the matches that are explained are taken away, to find further places.
 const PEELS: usize = 2;
 /// How far a pose from matches may be off, voxels.
-const OFF: f64 = 4.0;
+pub(super) const OFF: f64 = 4.0;
 /// Two poses closer than this are of one place: voxels, rad.
 const SAME: (f64, f64) = (6.0, 0.2);
 
@@ -75,11 +75,11 @@ pub struct Engine {
     pub(super) aligner: Aligner,
     walls: Walls,
     matcher: Matcher,
-    features: Features,
-    matches: Vec<Vec<Match>>,
+    pub(super) features: Features,
+    pub(super) matches: Vec<Vec<Match>>,
     problems: Vec<Problem>,
-    poses: Vec<(Rigid, usize)>,
-    sketch: Surface,
+    pub(super) poses: Vec<(Rigid, usize)>,
+    pub(super) sketch: Surface,
     candidates: Vec<PlaceCandidate>,
     targets: Vec<usize>,
 }
@@ -170,6 +170,24 @@ impl Engine {
         params: &Params,
         times: &mut StageTimes,
     ) -> Result<&[PlaceCandidate], Reason> {
+        self.recognize(local, vertical.is_known.then_some(vertical.up), registrar, params, times)?;
+        let started = Instant::now();
+        self.poses
+            .extend(self.walls.search(local, &vertical.up, WALL_POSES).into_iter().map(|pose| (pose, 0)));
+        self.weigh(scan, &vertical.up, params);
+        times.places += started.elapsed().as_secs_f64() * 1e6;
+        Ok(&self.candidates)
+    }
+
+    /// Poses of `local` by its features, those with most inliers first.
+    pub(super) fn recognize(
+        &mut self,
+        local: &Surface,
+        sensor_up: Option<Vector>,
+        registrar: &mut Registrar,
+        params: &Params,
+        times: &mut StageTimes,
+    ) -> Result<(), Reason> {
         let mut started = Instant::now();
         let mut lap = |time: &mut f64| {
             *time += started.elapsed().as_secs_f64() * 1e6;
@@ -182,13 +200,9 @@ impl Engine {
         let matched = matcher.matches(&features.descriptors, targets, params.scan.match_ratio, matches);
         matched.map_err(|error| Reason::GpuFault(error.code()))?;
         lap(&mut times.matching);
-        self.register(vertical.is_known.then_some(vertical.up), registrar, params)?;
+        self.register(sensor_up, registrar, params)?;
         lap(&mut times.register);
-        self.poses
-            .extend(self.walls.search(local, &vertical.up, WALL_POSES).into_iter().map(|pose| (pose, 0)));
-        self.weigh(scan, &vertical.up, params);
-        lap(&mut times.places);
-        Ok(&self.candidates)
+        Ok(())
     }
 
     /// Why the GPU is lost for good: the program should end. See [`Matcher::lost`].
@@ -285,7 +299,7 @@ fn peel(problem: &mut Problem, known: &[(Rigid, usize)], threshold: f64) {
 }
 
 /// Every so many-th point, so that about `most` are left.
-fn thin(surface: &Surface, most: usize, out: &mut Surface) {
+pub(super) fn thin(surface: &Surface, most: usize, out: &mut Surface) {
     let step = surface.points.len().div_ceil(most.max(1)).max(1);
     out.points.clear();
     out.normals.clear();
