@@ -112,9 +112,9 @@ fn numbers(normal: [f32; 3], neighbours: &Neighbours) -> Numbers {
         let theta = turn((across - phi * alike) * shorter, alike);
         let share = |cosine: f32| (0.5 * (cosine + 1.0)).clamp(0.0, 1.0);
         let values = [theta, share(triple * shorter), share(phi)];
-        for k in 0..3 {
+        for (k, value) in values.into_iter().enumerate() {
             // From the middle of the bin before the first.
-            let along = values[k] * PER_HISTOGRAM as f32 + 0.5;
+            let along = value * PER_HISTOGRAM as f32 + 0.5;
             let bin = along.floor();
             out.bins[k][i] = bin as u32;
             out.shares[k][i] = (along - bin) * weight;
