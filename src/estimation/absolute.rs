@@ -3,10 +3,10 @@
 //! A hypothesis is `camera_t_target` for points about their centre, `X = R p + t`. Unknowns of a refinement: shift
 //! of the centre of the camera, turn of the camera, both in the optical frame: `X' = exp(-w) (X - d)`.
 
-use super::calibration::{BORDER, RADIAL_OFF};
+use super::calibration::{self, off_axis2, Calibrated, Doubt, Off};
 use super::columns::{gain, single, Columns, LANES};
 use super::model::{Delta, Footing, Linear, Model, Residuals, CUTS, MOST_UNKNOWNS};
-use super::refine::{inverse, Effort, Refined, Refiner};
+use super::refine::Refiner;
 use super::scene;
 use super::solvers::p3p;
 use super::unique::Unique;
@@ -28,14 +28,6 @@ const RING: [f32; 2] = [4.0, 16.0];
 const FAR: f64 = 0.05;
 /// Points this many thresholds beside a line, as seen by the camera, are off it.
 const OFF_LINE: f64 = 2.0;
-/// A focal length that fits better is told if it differs by more than this share,
-const FOCAL_OFF: f64 = 0.015;
-/// a principal point if it is farther away than this share of the focal length,
-const CENTRE_OFF: f64 = 0.02;
-/// and both by so many standard deviations.
-const SIGMAS: f64 = 5.0;
-/// Residuals are not known to be smaller than this share of the threshold.
-const FINEST: f64 = 1e-3;
 
 /// A row in double precision, its point about the centre.
 #[derive(Debug, Clone, Copy)]
@@ -217,68 +209,20 @@ impl Residuals for Absolute {
     }
 }
 
-/// What a calibration is off by: `X' = (x + a z, y + b z, (s + k q) z)`, `q = (x^2 + y^2) / |X|^2`, has the scale
-/// `s` of the focal length, the shift `a`, `b` of the principal point, in focal lengths, and the distortion `k`.
-#[derive(Debug, Clone, Copy)]
-struct Off {
-    scale: f64,
-    shift: [f64; 2],
-    radial: f64,
-}
+impl Calibrated for Absolute {
+    const MATERIAL: [f64; calibration::NUMBERS] = [0.015, 0.08, 0.02, 0.02];
+    const TO_TRUTH: bool = false;
+    /// Where depths hardly differ a wrong focal length looks like another distance: such a pose rests on the calibration
+    /// and is trusted with it.
+    const ALLOWS: bool = false;
 
-impl Off {
-    fn apply(&self, x: &Vector) -> Vector {
-        let scale = self.scale + self.radial * off_axis2(x);
-        Vector::new(x.x + self.shift[0] * x.z, x.y + self.shift[1] * x.z, x.z * scale)
-    }
-
-    /// The derivative of the third coordinate by the point.
-    fn third(&self, x: &Vector) -> Vector {
-        let (q, per) = (off_axis2(x), self.radial * x.z / x.norm_squared());
-        let beside = 2.0 * (1.0 - q) * per;
-        Vector::new(beside * x.x, beside * x.y, self.scale + self.radial * q - 2.0 * per * x.z * q)
-    }
-}
-
-/// Square of the sine of the angle between a point and the optical axis.
-fn off_axis2(x: &Vector) -> f64 {
-    (x.x * x.x + x.y * x.y) / x.norm_squared()
-}
-
-/// The focal length is sought.
-const FOCAL: u8 = 0;
-/// The principal point too.
-const CENTRE: u8 = 1;
-/// The distortion too.
-const RADIAL: u8 = 2;
-
-/// The same rows with the calibration among the unknowns.
-struct Calibrating<'a, const SOUGHT: u8>(&'a Absolute);
-
-impl<const SOUGHT: u8> Residuals for Calibrating<'_, SOUGHT> {
-    type Hypothesis = (Pose, Off);
-    const UNKNOWNS: usize = match SOUGHT {
-        CENTRE => 9,
-        RADIAL => 8,
-        _ => 7,
-    };
-    const NUMBERS: usize = 2;
-
-    fn rows(&self) -> usize {
-        self.0.rows.len()
-    }
-
-    fn weight(&self, row: usize) -> f64 {
-        self.0.weight(row)
-    }
-
-    fn residual2(&self, (pose, off): &(Pose, Off), row: usize) -> f64 {
-        let row = self.0.rows.get(row);
+    fn residual2_off(&self, pose: &Pose, off: &Off, row: usize) -> f64 {
+        let row = self.rows.get(row);
         row.map_or(f64::INFINITY, |row| row.residual2(&off.apply(&pose.apply(&row.point))))
     }
 
-    fn linear(&self, (pose, off): &(Pose, Off), row: usize) -> Option<Linear> {
-        let row = self.0.rows.get(row)?;
+    fn linear_off(&self, pose: &Pose, off: &Off, row: usize) -> Option<Linear> {
+        let row = self.rows.get(row)?;
         let x = pose.apply(&row.point);
         let (r, by_point) = row.project(&off.apply(&x))?;
         let j = [0, 1].map(|k| {
@@ -287,65 +231,9 @@ impl<const SOUGHT: u8> Residuals for Calibrating<'_, SOUGHT> {
             let by_x = Vector::new(a[0], a[1], along) + off.third(&x) * a[2];
             let [d0, d1, d2, w0, w1, w2] = by_pose(&by_x, &x);
             let by_scale = a[2] * x.z;
-            match SOUGHT {
-                RADIAL => padded([d0, d1, d2, w0, w1, w2, by_scale, by_scale * off_axis2(&x), 0.0]),
-                _ => padded([d0, d1, d2, w0, w1, w2, by_scale, a[0] * x.z, a[1] * x.z]),
-            }
+            padded([d0, d1, d2, w0, w1, w2, by_scale, by_scale * off_axis2(&x), a[0] * x.z, a[1] * x.z])
         });
         Some(Linear { r, j })
-    }
-
-    fn step(&self, (pose, off): &(Pose, Off), delta: &Delta) -> (Pose, Off) {
-        let mut off = *off;
-        off.scale += delta[6];
-        match SOUGHT {
-            RADIAL => off.radial += delta[7],
-            _ => (0..2).for_each(|k| off.shift[k] += delta[7 + k]),
-        }
-        (moved(pose, delta), off)
-    }
-
-    fn difference(&self, from: &(Pose, Off), to: &(Pose, Off)) -> Delta {
-        let [d0, d1, d2, w0, w1, w2] = between(&from.0, &to.0);
-        let [a, b] = match SOUGHT {
-            RADIAL => [to.1.radial - from.1.radial, 0.0],
-            _ => [0, 1].map(|k| to.1.shift[k] - from.1.shift[k]),
-        };
-        padded([d0, d1, d2, w0, w1, w2, to.1.scale - from.1.scale, a, b])
-    }
-}
-
-impl<const SOUGHT: u8> Calibrating<'_, SOUGHT> {
-    /// What the calibration is off by, if the rows say so beyond doubt.
-    fn fault(&self, best: &Pose, refiner: &mut Refiner) -> Option<Reason> {
-        let start = (*best, Off { scale: 1.0, shift: [0.0; 2], radial: 0.0 });
-        let found = refiner.refine(self, &start, Effort::Final)?;
-        let (mut square, mut gain, mut noise2) = (0.0, 0.0, 0.0);
-        for i in 0..self.rows() {
-            let (a, b) = (self.0.residual2(best, i), self.residual2(&found.hypothesis, i));
-            square += if b < 1.0 { b } else { 0.0 };
-            let better = a.min(1.0) - b.min(1.0);
-            (gain, noise2) = (gain + better, noise2 + better * better);
-        }
-        let freedom = (2 * found.inliers).checked_sub(Self::UNKNOWNS).filter(|freedom| *freedom > 0)?;
-        let variance = (square / freedom as f64).max(FINEST * FINEST);
-        let inverse = inverse(Self::UNKNOWNS, &found.information)?;
-        let Off { scale, shift, radial } = found.hypothesis.1;
-        let wrong = |off: f64, least: f64, k: usize| {
-            off.abs() > least && off.abs() > SIGMAS * (inverse[k][k] * variance).sqrt()
-        };
-        if !(gain > SIGMAS * noise2.sqrt()) {
-            return None;
-        }
-        if wrong(scale - 1.0, FOCAL_OFF, 6) {
-            // A longer focal length has nearer depths.
-            return Some(Reason::Intrinsics(1.0 / scale));
-        }
-        if SOUGHT == RADIAL && wrong(radial, RADIAL_OFF / BORDER, 7) {
-            return Some(Reason::Intrinsics(1.0 / (scale + radial * BORDER)));
-        }
-        let is_shifted = SOUGHT == CENTRE && (0..2).any(|k| wrong(shift[k], CENTRE_OFF, 7 + k));
-        is_shifted.then(|| Reason::PrincipalPoint((shift[0] * shift[0] + shift[1] * shift[1]).sqrt()))
     }
 }
 
@@ -445,13 +333,8 @@ impl Model for Absolute {
         true
     }
 
-    /// Refined with the calibration free.
-    fn miscalibrated(&self, best: &Refined<Pose>, refiner: &mut Refiner) -> Option<(Status, Reason)> {
-        let pose = &best.hypothesis;
-        let fault = Calibrating::<FOCAL>(self).fault(pose, refiner);
-        let fault = fault.or_else(|| Calibrating::<CENTRE>(self).fault(pose, refiner));
-        let fault = fault.or_else(|| Calibrating::<RADIAL>(self).fault(pose, refiner));
-        fault.map(|reason| (Status::BadInput, reason))
+    fn doubt(&self, h: &Pose, others: &[Pose], variance: f64, refiner: &mut Refiner) -> Option<Doubt> {
+        Some(calibration::doubt(self, h, others, variance, refiner))
     }
 
     fn pose(&self, h: &Pose) -> Rigid {

@@ -7,7 +7,7 @@ use super::consensus::{apart, squared_length, Clock, Consensus, Goal, SAME};
 use super::model::{Delta, Model, Search, CUTS, MOST_UNKNOWNS};
 use super::refine::{Effort, Refined};
 use super::soften::soften;
-use super::{Estimation, Reason};
+use super::{profile, Estimation, Reason};
 use crate::params::Params;
 use crate::registration::acceptance::log10_poisson_tail;
 use crate::registration::lanes::{Deadline, Stop};
@@ -18,8 +18,10 @@ use crate::status::Status;
 const LIKELY: f64 = 25.0;
 /// of which one row counts for no more than so many.
 const ROW: f64 = 9.0;
-/// Standard deviations of a number of mismatches that are allowed for.
-const SURE: f64 = 3.0;
+/// and by less than so many standard deviations of what noise and mismatches do.
+const SURE: f64 = 4.0;
+/// Two squared residuals of a match differ by no larger a variance, as if they had nothing in common.
+const MOST_NOISE: f64 = 4.0;
 /// A line or a rotation is named as the reason if fewer than this share of the inliers are beside it.
 const COMMON: f64 = 0.2;
 /// Two minima so many standard deviations apart are different poses.
@@ -29,6 +31,8 @@ const DIFFERENT: f64 = 10.0;
 const MATERIAL: f64 = 0.5;
 /// Rivals with `max_runner_up` of the support are missed no more often.
 const RIVAL_MISSED: f64 = 0.01;
+/// A pose is weak if its standard deviations are above this share of those that are allowed.
+const WEAK: f64 = 0.1;
 /// Samples of the search for a pose with all points behind.
 const BEHIND_SAMPLES: u64 = 512;
 
@@ -62,6 +66,9 @@ struct Versus {
     only_other: usize,
     /// By how many variances the squared residuals of the other are larger.
     gain: f64,
+    /// Variance of that, by how much the rows within the threshold of both differ in it (Vuong, "Likelihood ratio
+    /// tests for model selection and non-nested hypotheses", 1989).
+    noise2: f64,
 }
 
 impl<H: Copy + Send + Sync> Judge<H> {
@@ -114,10 +121,9 @@ impl<H: Copy + Send + Sync> Judge<H> {
         (out.status, out.reason) = verdict;
         match &best {
             Some(best) if out.status == Status::Ok => {
-                if let Some(verdict) = model.miscalibrated(best, &mut consensus.refiner) {
-                    (out.status, out.reason) = verdict;
-                } else {
-                    self.rivals(model, search, consensus, best, task, clock, out)?;
+                self.rivals(model, search, consensus, best, task, clock, out)?;
+                if out.status == Status::Ok {
+                    (out.status, out.reason) = self.doubt(model, best, consensus, task, out);
                 }
             }
             _ => self.explain(model, search, consensus, best.as_ref(), task, clock, out)?,
@@ -232,11 +238,15 @@ impl<H: Copy + Send + Sync> Judge<H> {
                 return footing.lacking;
             }
         }
-        let weakest = if self.covariance.is_some() { weakest } else { [f64::INFINITY; 2] };
-        let [translation, rotation] = model.limits(acceptance);
-        match weakest[0] <= translation && weakest[1] <= rotation {
-            true => (Status::Ok, Reason::None),
-            false => (Status::Degenerate, model.unconstrained(h, &self.inliers, weakest)),
+        let limits = model.limits(acceptance);
+        let mut weakest = if self.covariance.is_some() { weakest } else { [f64::INFINITY; 2] };
+        if let Some(covariance) = self.covariance.as_mut().filter(|_| weak(weakest, limits) != Weak::No) {
+            profile::widen(model, best, self.variance, covariance, &mut consensus.refiner);
+            weakest = model.report(&best.hypothesis, &covariance[..], out);
+        }
+        match weak(weakest, limits) {
+            Weak::Much => (Status::Degenerate, model.unconstrained(&best.hypothesis, &self.inliers, weakest)),
+            _ => (Status::Ok, Reason::None),
         }
     }
 
@@ -255,6 +265,46 @@ impl<H: Copy + Send + Sync> Judge<H> {
             }
         }
         (support, square, counts)
+    }
+
+    /// Judges the calibration under which the pose was found; the covariance allows for what cannot be told of it.
+    fn doubt<M: Model<Hypothesis = H>>(
+        &mut self,
+        model: &M,
+        best: &Refined<H>,
+        consensus: &mut Consensus<H>,
+        task: Task,
+        out: &mut Estimation,
+    ) -> (Status, Reason) {
+        let (h, others) = (&best.hypothesis, &self.twins);
+        let doubt = model.doubt(h, others, self.variance, &mut consensus.refiner);
+        let (Some(doubt), Some(covariance)) = (doubt, &mut self.covariance) else {
+            return (Status::Ok, Reason::None);
+        };
+        if let Some(fault) = doubt.fault {
+            return fault;
+        }
+        let Some(moment) = doubt.moment else { return (Status::Ok, Reason::None) };
+        let (p, mut widened) = (doubt.probability, *covariance);
+        let entries = widened.iter_mut().flatten().zip(moment.iter().flatten());
+        entries.for_each(|(entry, moment)| *entry = (1.0 - p) * *entry + p * moment);
+        if !widened.iter().flatten().all(|entry| entry.is_finite()) {
+            let open = model.unconstrained(h, &self.inliers, [f64::INFINITY; 2]);
+            return (Status::Degenerate, open);
+        }
+        let weakest = model.report(h, &widened[..], out);
+        match weak(weakest, model.limits(&task.params.acceptance)) {
+            // What a calibration can do is nothing much.
+            Weak::No => {
+                model.report(h, &covariance[..], out);
+                (Status::Ok, Reason::None)
+            }
+            Weak::Little => {
+                *covariance = widened;
+                (Status::Ok, Reason::None)
+            }
+            Weak::Much => (Status::Degenerate, model.unconstrained(h, &self.inliers, weakest)),
+        }
     }
 
     /// Looks for poses elsewhere that explain the rows nearly as well.
@@ -276,10 +326,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
         self.twins.clear();
         model.twins(&best.hypothesis, &self.inliers, &mut self.twins);
         self.twins.extend(consensus.candidates.iter().filter(strong).map(|candidate| candidate.hypothesis));
-        self.meet_all(model, consensus, (best, variance), task, out);
-        if out.status == Status::Ok && model.is_twofold(&best.hypothesis, &self.inliers) {
-            (out.status, out.reason) = model.twofold(1.0);
-        }
+        self.meet_all(model, consensus, (best, variance), 0, task, out);
         // Among the rows that the pose does not explain.
         let rest = model.rows() - self.inliers.len();
         let sought = (share * self.inliers.len() as f64).ceil() as usize;
@@ -293,10 +340,10 @@ impl<H: Copy + Send + Sync> Judge<H> {
             let spent = consensus.explore(model, search, rows, goal, camera, task.deadline, clock)?;
             out.samples += spent.samples;
             out.hypotheses += spent.hypotheses;
-            self.twins.clear();
+            let known = self.twins.len();
             let found = consensus.candidates.iter().filter(strong);
             self.twins.extend(found.map(|candidate| candidate.hypothesis));
-            self.meet_all(model, consensus, (best, variance), task, out);
+            self.meet_all(model, consensus, (best, variance), known, task, out);
         }
         let Some(covariance) = &self.covariance else { return Ok(()) };
         let weakest = model.report(&best.hypothesis, covariance, out);
@@ -307,16 +354,18 @@ impl<H: Copy + Send + Sync> Judge<H> {
         Ok(())
     }
 
+    /// Meets the twins from a number on.
     fn meet_all<M: Model<Hypothesis = H>>(
         &mut self,
         model: &M,
         consensus: &mut Consensus<H>,
         best: (&Refined<H>, f64),
+        from: usize,
         task: Task,
         out: &mut Estimation,
     ) {
         let starts = std::mem::take(&mut self.twins);
-        for start in &starts {
+        for start in starts.iter().skip(from) {
             self.meet(model, consensus, best, start, task, out);
         }
         self.twins = starts;
@@ -341,9 +390,10 @@ impl<H: Copy + Send + Sync> Judge<H> {
         let versus = Versus::new(model, &best.hypothesis, &other.hypothesis, variance);
         // Most inliers are those of both: which pose is right is told by how well it fits.
         let shares = 2 * versus.only_pose < self.inliers.len();
-        // Mismatches that lie within the threshold by chance may be more for one of two poses than for the other.
-        let by_chance = self.mismatches + SURE * self.mismatches.sqrt();
-        let likely = versus.gain < LIKELY + ROW * by_chance;
+        // What noise could say for the pose were the other one right: that of the rows of both, and mismatches that
+        // lie within the threshold of one of them by chance.
+        let noise = (versus.noise2 + ROW * ROW * 2.0 * self.mismatches).sqrt();
+        let likely = versus.gain < LIKELY.max(SURE * noise);
         let (pose, rival) = (model.pose(&best.hypothesis), model.pose(&other.hypothesis));
         if likely && shares {
             let [translation, rotation] = model.limits(acceptance);
@@ -399,8 +449,11 @@ impl<H: Copy + Send + Sync> Judge<H> {
         if out.status != Status::LowInliers {
             return Ok(());
         }
-        if let Some(verdict) = best.and_then(|best| model.miscalibrated(best, &mut consensus.refiner)) {
-            (out.status, out.reason) = verdict;
+        let variance = self.variance;
+        let doubt =
+            best.and_then(|best| model.doubt(&best.hypothesis, &[], variance, &mut consensus.refiner));
+        if let Some(fault) = doubt.and_then(|doubt| doubt.fault) {
+            (out.status, out.reason) = fault;
             return Ok(());
         }
         if !model.turn_round() {
@@ -423,15 +476,39 @@ impl<H: Copy + Send + Sync> Judge<H> {
     }
 }
 
+/// How large standard deviations are against those that are allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weak {
+    No,
+    Little,
+    Much,
+}
+
+fn weak(deviations: [f64; 2], limits: [f64; 2]) -> Weak {
+    let within = |share: f64| deviations.iter().zip(limits).all(|(v, limit)| *v <= share * limit);
+    match (within(WEAK), within(1.0)) {
+        (true, _) => Weak::No,
+        (_, true) => Weak::Little,
+        _ => Weak::Much,
+    }
+}
+
 impl Versus {
     fn new<M: Model>(model: &M, pose: &M::Hypothesis, other: &M::Hypothesis, variance: f64) -> Self {
         let mut v = Self::default();
+        let (mut both, mut sum, mut square) = (0.0, 0.0, 0.0);
         for i in 0..model.rows() {
             let (a, b) = (model.residual2(pose, i).min(1.0), model.residual2(other, i).min(1.0));
-            v.only_pose += usize::from(a < 1.0 && b >= 1.0);
-            v.only_other += usize::from(b < 1.0 && a >= 1.0);
-            v.gain += ((b - a) / variance).clamp(-ROW, ROW);
+            let better = ((b - a) / variance).clamp(-ROW, ROW);
+            v.gain += better;
+            match (a < 1.0, b < 1.0) {
+                (true, true) => (both, sum, square) = (both + 1.0, sum + better, square + better * better),
+                (true, false) => v.only_pose += 1,
+                (false, true) => v.only_other += 1,
+                (false, false) => (),
+            }
         }
+        v.noise2 = (square - sum * sum / f64::max(both, 1.0)).min(MOST_NOISE * both);
         v
     }
 }

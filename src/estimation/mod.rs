@@ -25,6 +25,7 @@ mod kinds;
 mod model;
 mod pnp;
 mod problem;
+mod profile;
 mod refine;
 mod relative;
 mod result;
@@ -38,6 +39,7 @@ mod soften;
 pub mod solvers;
 mod triangulate;
 mod trifocal;
+mod turning;
 mod unique;
 
 pub use estimator::Estimator;

@@ -1,6 +1,7 @@
 //! What the robust loop asks of a problem.
 
-use super::refine::{Refined, Refiner};
+use super::calibration::Doubt;
+use super::refine::Refiner;
 use super::{Estimation, Reason};
 use crate::geometry::Rigid;
 use crate::params::AcceptanceParams;
@@ -94,23 +95,21 @@ pub(crate) trait Model: Residuals {
     fn footings(&self, h: &Self::Hypothesis, inliers: &[u32], refiner: &mut Refiner) -> [Option<Footing>; 2];
     /// Starts for poses that could explain the inliers as well.
     fn twins(&self, h: &Self::Hypothesis, inliers: &[u32], out: &mut Vec<Self::Hypothesis>);
-    /// The inliers leave two poses open, whatever they say of each: the pose is not to be trusted.
-    fn is_twofold(&self, h: &Self::Hypothesis, inliers: &[u32]) -> bool {
-        let _ = (h, inliers);
-        false
-    }
     /// Writes what was found, in the frames of the caller: pose, and covariance from that of the unknowns, row
     /// by row. Returns the standard deviations of the weakest direction: translation m, rotation rad.
     fn report(&self, h: &Self::Hypothesis, covariance: &[Delta], out: &mut Estimation) -> [f64; 2];
     /// The pose in the frames of the caller.
     fn pose(&self, h: &Self::Hypothesis) -> Rigid;
-    /// A calibration that is wrong, told by what fits better with another.
-    fn miscalibrated(
+    /// What the rows say of the calibration of their camera; `variance` is that of a number of the residual of a match,
+    /// `others` where poses are that another calibration could make the better ones.
+    fn doubt(
         &self,
-        best: &Refined<Self::Hypothesis>,
+        h: &Self::Hypothesis,
+        others: &[Self::Hypothesis],
+        variance: f64,
         refiner: &mut Refiner,
-    ) -> Option<(Status, Reason)> {
-        let _ = (best, refiner);
+    ) -> Option<Doubt> {
+        let _ = (h, others, variance, refiner);
         None
     }
     /// Turns all bearings round, to look for a pose with its points behind the camera; a second time turns them

@@ -4,14 +4,14 @@
 //! Sampson's: by how many thresholds at least the two features have to move to see one point. Unknowns of a
 //! refinement: turn `R' = exp(w) R`, and change of `t` along two directions at right angles to it.
 
+use super::calibration::{self, Doubt};
 use super::columns::{gain, single, Columns, LANES};
 use super::model::{Delta, Footing, Linear, Model, Residuals, CUTS, MOST_UNKNOWNS};
-use super::refine::{Effort, Refined, Refiner};
-use super::sampler::mix;
+use super::refine::Refiner;
 use super::scene;
 use super::solvers::five_point;
 use super::unique::Unique;
-use super::{calibration, rotation, Estimation, Reason, RelativeProblem, Sight};
+use super::{rotation, turning, Estimation, Reason, RelativeProblem, Sight};
 use crate::geometry::{Pose, Rigid, Vector};
 use crate::params::AcceptanceParams;
 use crate::status::Status;
@@ -24,10 +24,6 @@ const APART: f64 = 2.0;
 const CHANCE_ROWS: usize = 128;
 /// Thresholds between which features beside an epipolar line are counted.
 const BAND: [f32; 2] = [2.0, 4.0];
-/// Pairs of rows from which a rotation alone is sought.
-const ROTATIONS: u64 = 32;
-/// The other pose of a plane is possible if it has this share of the inliers within the threshold.
-const TWOFOLD: f64 = 0.97;
 /// Reweightings of the plane near most points.
 const PLANES: usize = 5;
 /// Bearings this many thresholds beside a great circle are off it.
@@ -164,35 +160,6 @@ impl Relative {
         }
         plane.map(|(n, _)| n)
     }
-
-    /// The rotation that explains most rows without a translation, and how many of the rows it does not explain.
-    fn beside_rotation(&self, h: &Pose, inliers: &[u32], refiner: &mut Refiner) -> usize {
-        let model = Turning(self);
-        let mut best = refiner.refine(&model, &h.rotation, Effort::Local);
-        let n = inliers.len() as u64;
-        for k in 0..ROTATIONS {
-            let pick = |draw: u64| {
-                let i = ((mix(2 * k + draw) >> 32) * n) >> 32;
-                inliers.get(i as usize).and_then(|row| self.rows.get(*row as usize))
-            };
-            let (Some(a), Some(b)) = (pick(0), pick(1)) else { continue };
-            let Some(start) = turn_of(a, b) else { continue };
-            let support: f64 =
-                (0..self.rows.len()).map(|i| (1.0 - model.residual2(&start, i)).max(0.0)).sum();
-            if best.as_ref().is_none_or(|best| support > 0.5 * best.support) {
-                let found = refiner.refine(&model, &start, Effort::Local);
-                best = match (best, found) {
-                    (Some(best), Some(found)) if found.support > best.support => Some(found),
-                    (None, found) => found,
-                    (best, _) => best,
-                };
-            }
-        }
-        let beside = |turn: &Matrix3<f64>| {
-            inliers.iter().filter(|i| model.residual2(turn, **i as usize) >= 1.0).count()
-        };
-        best.map_or(inliers.len(), |best| beside(&best.hypothesis))
-    }
 }
 
 /// Adds a row, in double and in single precision.
@@ -205,18 +172,6 @@ fn add(rows: &mut Vec<Row>, columns: &mut Columns<19>, row: Row) {
     numbers[18] = current.angle + reference.angle;
     columns.push(numbers);
     rows.push(row);
-}
-
-/// The rotation that brings two features of one view onto those of the other.
-fn turn_of(a: &Row, b: &Row) -> Option<Matrix3<f64>> {
-    let triad = |p: &Vector, q: &Vector| {
-        let z = p.cross(q).try_normalize(1e-9)?;
-        let x = (p + q).try_normalize(1e-9)?;
-        Some(Matrix3::from_columns(&[x, z.cross(&x), z]))
-    };
-    let from = triad(&a.current.bearing, &b.current.bearing)?;
-    let to = triad(&a.reference.bearing, &b.reference.bearing)?;
-    Some(to * from.transpose())
 }
 
 /// Two directions at right angles to a unit vector.
@@ -349,57 +304,6 @@ impl Residuals for Relative {
     }
 }
 
-/// The same rows explained by a rotation alone. Both features are noisy, the residual is taken in the reference.
-struct Turning<'a>(&'a Relative);
-
-impl Residuals for Turning<'_> {
-    type Hypothesis = Matrix3<f64>;
-    const UNKNOWNS: usize = 3;
-    const NUMBERS: usize = 2;
-
-    fn rows(&self) -> usize {
-        self.0.rows.len()
-    }
-
-    fn weight(&self, row: usize) -> f64 {
-        self.0.weight(row)
-    }
-
-    fn residual2(&self, h: &Matrix3<f64>, row: usize) -> f64 {
-        self.linear(h, row).map_or(f64::INFINITY, |linear| linear.r2())
-    }
-
-    fn linear(&self, h: &Matrix3<f64>, row: usize) -> Option<Linear> {
-        let row = self.0.rows.get(row)?;
-        let (b, x) = (row.reference.bearing, h * row.current.bearing);
-        let depth = b.dot(&x);
-        if !(depth > 0.0) {
-            return None;
-        }
-        let metric = row.reference.metric * std::f64::consts::FRAC_1_SQRT_2;
-        let u = metric * x / depth;
-        let by_x = (metric - u * b.transpose()) / depth;
-        let j = [0, 1].map(|k| {
-            let turn = x.cross(&by_x.row(k).transpose());
-            let mut j = [0.0; MOST_UNKNOWNS];
-            j[..3].copy_from_slice(&[turn.x, turn.y, turn.z]);
-            j
-        });
-        Some(Linear { r: [u.x, u.y], j })
-    }
-
-    fn step(&self, h: &Matrix3<f64>, delta: &Delta) -> Matrix3<f64> {
-        rotation::exp(&Vector::new(delta[0], delta[1], delta[2])) * h
-    }
-
-    fn difference(&self, from: &Matrix3<f64>, to: &Matrix3<f64>) -> Delta {
-        let w = rotation::log(&(to * from.transpose()));
-        let mut out = [0.0; MOST_UNKNOWNS];
-        out[..3].copy_from_slice(&[w.x, w.y, w.z]);
-        out
-    }
-}
-
 impl Model for Relative {
     const SAMPLE: usize = 5;
     const ROOTS: usize = 10;
@@ -462,7 +366,7 @@ impl Model for Relative {
     }
 
     fn footings(&self, h: &Pose, inliers: &[u32], refiner: &mut Refiner) -> [Option<Footing>; 2] {
-        let beside = self.beside_rotation(h, inliers, refiner);
+        let beside = turning::beside(self, &h.rotation, inliers, refiner);
         let share = 1.0 - beside as f64 / inliers.len().max(1) as f64;
         let views = |view: fn(&Row) -> &View| {
             let seen = self.of(inliers).map(view);
@@ -503,19 +407,8 @@ impl Model for Relative {
         }
     }
 
-    /// Mismatches within the threshold may pull the better fit to the wrong one of two poses that see a plane
-    /// move in the same way.
-    fn is_twofold(&self, h: &Pose, inliers: &[u32]) -> bool {
-        let mut twins = Vec::with_capacity(2);
-        self.twins(h, inliers, &mut twins);
-        let explained =
-            |twin: &Pose| inliers.iter().filter(|i| self.residual2(twin, **i as usize) < 1.0).count();
-        twins.iter().any(|twin| explained(twin) as f64 >= TWOFOLD * inliers.len() as f64)
-    }
-
-    fn miscalibrated(&self, best: &Refined<Pose>, refiner: &mut Refiner) -> Option<(Status, Reason)> {
-        let fault = calibration::fault(self, &best.hypothesis, refiner);
-        fault.map(|reason| (Status::BadInput, reason))
+    fn doubt(&self, h: &Pose, others: &[Pose], variance: f64, refiner: &mut Refiner) -> Option<Doubt> {
+        Some(calibration::doubt(self, h, others, variance, refiner))
     }
 
     fn pose(&self, h: &Pose) -> Rigid {
