@@ -26,6 +26,8 @@ const PRESUMED: f64 = 4.0;
 /// A number of the calibration that is off by its standard deviation is a residual of so many thresholds, small, so that
 /// the prior is never cut off.
 const PULL: f64 = 0.02;
+/// A threshold so many times as wide is the first where another pose may be found.
+const WIDE: f64 = 4.0;
 /// Fits, each with the noise of the one before.
 const PASSES: usize = 2;
 /// Residuals are not known to be smaller than this share of the threshold.
@@ -115,6 +117,8 @@ struct Calibrating<'a, M> {
     rows: &'a M,
     /// Standard deviation of a number of a residual.
     unit: f64,
+    /// Residuals are taken as so many times as small.
+    wide: f64,
 }
 
 impl<M: Calibrated> Residuals for Calibrating<'_, M> {
@@ -130,13 +134,14 @@ impl<M: Calibrated> Residuals for Calibrating<'_, M> {
         if row < self.rows.rows() {
             self.rows.weight(row)
         } else {
-            self.unit * self.unit / (PULL * PULL)
+            let unit = self.unit / (self.wide * PULL);
+            unit * unit
         }
     }
 
     fn residual2(&self, (pose, off): &(Pose, Off), row: usize) -> f64 {
         match row.checked_sub(self.rows.rows()) {
-            None => self.rows.residual2_off(pose, off, row),
+            None => self.rows.residual2_off(pose, off, row) / (self.wide * self.wide),
             Some(k) => {
                 let r = PULL * off.numbers()[k] / PRIOR[k];
                 r * r
@@ -146,7 +151,8 @@ impl<M: Calibrated> Residuals for Calibrating<'_, M> {
 
     fn linear(&self, (pose, off): &(Pose, Off), row: usize) -> Option<Linear> {
         let Some(k) = row.checked_sub(self.rows.rows()) else {
-            return self.rows.linear_off(pose, off, row);
+            let Linear { r, j } = self.rows.linear_off(pose, off, row)?;
+            return Some(Linear { r: r.map(|v| v / self.wide), j: j.map(|j| j.map(|v| v / self.wide)) });
         };
         let mut j = [[0.0; MOST_UNKNOWNS]; 2];
         j[0][M::UNKNOWNS + k] = PULL / PRIOR[k];
@@ -208,10 +214,11 @@ pub(crate) fn doubt<M: Calibrated>(
             Gain { sum: sum + better, square: square + better * better }
         })
     };
-    // Where to start: where most is gained.
-    let model = Calibrating { rows, unit: known.sqrt() };
+    // Where to start: where most is gained. A wide threshold has rows that another calibration moves far.
+    let starts = std::iter::once((pose, WIDE)).chain(std::iter::once(pose).chain(others).map(|h| (h, 1.0)));
     let mut best: Option<((Pose, Off), f64)> = None;
-    for start in std::iter::once(pose).chain(others) {
+    for (start, wide) in starts {
+        let model = Calibrating { rows, unit: known.sqrt(), wide };
         let Some(found) = refiner.refine(&model, &(*start, Off::NOTHING), Effort::Local) else { continue };
         let gained = gain(&found.hypothesis, known).sum - found.hypothesis.1.unlikely();
         if best.is_none_or(|(_, most)| gained > most) {
@@ -228,7 +235,7 @@ pub(crate) fn doubt<M: Calibrated>(
     // The noise is smaller if it was the calibration that kept the rows apart, and the prior weighs less then.
     let (mut variance, mut information) = (known, None);
     for _ in 0..PASSES {
-        let model = Calibrating { rows, unit: variance.sqrt() };
+        let model = Calibrating { rows, unit: variance.sqrt(), wide: 1.0 };
         let Some(found) = refiner.refine(&model, &hypothesis, Effort::Final) else { return nothing };
         (hypothesis, information) = (found.hypothesis, Some(found.information));
         let after = mean(&|i| rows.residual2_off(&hypothesis.0, &hypothesis.1, i));
@@ -243,9 +250,6 @@ pub(crate) fn doubt<M: Calibrated>(
     let prior: f64 = PRIOR.iter().map(|deviation| deviation * deviation).product();
     // Natural logarithm of the ratio of the evidence for a calibration that is off and for the one that is believed.
     let evidence = 0.5 * (sum - off.unlikely() + libm::log((own.determinant() / prior).clamp(1e-300, 1.0)));
-    if std::env::var("CAM").is_ok() {
-        eprintln!("ev {evidence:.1} gain {sum:.1} z {:.2} off {:?}", sum / square.sqrt(), off.numbers());
-    }
     let matters = off.numbers().iter().zip(M::MATERIAL).any(|(number, least)| number.abs() > least);
     let is_fault = evidence > EVIDENT && sum > SIGMAS * square.sqrt() && matters;
     Doubt {

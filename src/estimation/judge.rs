@@ -121,9 +121,11 @@ impl<H: Copy + Send + Sync> Judge<H> {
         (out.status, out.reason) = verdict;
         match &best {
             Some(best) if out.status == Status::Ok => {
+                self.gather(model, consensus, best, task);
+                let doubted = self.doubt(model, best, consensus, task, out);
                 self.rivals(model, search, consensus, best, task, clock, out)?;
                 if out.status == Status::Ok {
-                    (out.status, out.reason) = self.doubt(model, best, consensus, task, out);
+                    (out.status, out.reason) = doubted;
                 }
             }
             _ => self.explain(model, search, consensus, best.as_ref(), task, clock, out)?,
@@ -285,9 +287,9 @@ impl<H: Copy + Send + Sync> Judge<H> {
             return fault;
         }
         let Some(moment) = doubt.moment else { return (Status::Ok, Reason::None) };
-        let (p, mut widened) = (doubt.probability, *covariance);
+        let mut widened = *covariance;
         let entries = widened.iter_mut().flatten().zip(moment.iter().flatten());
-        entries.for_each(|(entry, moment)| *entry = (1.0 - p) * *entry + p * moment);
+        entries.for_each(|(entry, moment)| *entry += doubt.probability * moment);
         if !widened.iter().flatten().all(|entry| entry.is_finite()) {
             let open = model.unconstrained(h, &self.inliers, [f64::INFINITY; 2]);
             return (Status::Degenerate, open);
@@ -307,6 +309,20 @@ impl<H: Copy + Send + Sync> Judge<H> {
         }
     }
 
+    /// Where poses are that could be as good.
+    fn gather<M: Model<Hypothesis = H>>(
+        &mut self,
+        model: &M,
+        consensus: &Consensus<H>,
+        best: &Refined<H>,
+        task: Task,
+    ) {
+        let share = task.params.acceptance.max_runner_up * best.support;
+        self.twins.clear();
+        model.twins(&best.hypothesis, &self.inliers, &mut self.twins);
+        self.twins.extend(strong(&consensus.candidates, share));
+    }
+
     /// Looks for poses elsewhere that explain the rows nearly as well.
     #[allow(clippy::too_many_arguments)]
     fn rivals<M: Model<Hypothesis = H>>(
@@ -321,11 +337,6 @@ impl<H: Copy + Send + Sync> Judge<H> {
     ) -> Result<(), Stop> {
         let variance = self.variance;
         let share = task.params.acceptance.max_runner_up;
-        // What has less support can have no share of the support that is too large.
-        let strong = |candidate: &&Refined<H>| candidate.support > 0.5 * share * best.support;
-        self.twins.clear();
-        model.twins(&best.hypothesis, &self.inliers, &mut self.twins);
-        self.twins.extend(consensus.candidates.iter().filter(strong).map(|candidate| candidate.hypothesis));
         self.meet_all(model, consensus, (best, variance), 0, task, out);
         // Among the rows that the pose does not explain.
         let rest = model.rows() - self.inliers.len();
@@ -341,8 +352,7 @@ impl<H: Copy + Send + Sync> Judge<H> {
             out.samples += spent.samples;
             out.hypotheses += spent.hypotheses;
             let known = self.twins.len();
-            let found = consensus.candidates.iter().filter(strong);
-            self.twins.extend(found.map(|candidate| candidate.hypothesis));
+            self.twins.extend(strong(&consensus.candidates, share * best.support));
             self.meet_all(model, consensus, (best, variance), known, task, out);
         }
         let Some(covariance) = &self.covariance else { return Ok(()) };
@@ -474,6 +484,12 @@ impl<H: Copy + Send + Sync> Judge<H> {
         model.turn_round();
         Ok(())
     }
+}
+
+/// Candidates that could come to have a share of a support.
+fn strong<H: Copy>(candidates: &[Refined<H>], share: f64) -> impl Iterator<Item = H> + use<'_, H> {
+    // Refined to the end, one may have twice as much.
+    candidates.iter().filter(move |other| other.support > 0.5 * share).map(|other| other.hypothesis)
 }
 
 /// How large standard deviations are against those that are allowed.

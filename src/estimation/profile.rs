@@ -3,14 +3,16 @@
 //! parabola, or has a second floor.
 //!
 //! The pose is held away from the best place and everything else is fitted: the profile of the likelihood (Venzon,
-//! Moolgavkar, "A method for computing profile-likelihood-based confidence intervals", 1988). The covariance becomes
-//! the second moment of what lies along it.
+//! Moolgavkar, "A method for computing profile-likelihood-based confidence intervals", 1988). The covariance is
+//! widened to what lies along it.
 
 use super::model::{Delta, Linear, Residuals, MOST_UNKNOWNS};
 use super::refine::{Effort, Refined, Refiner};
 
 /// Where the pose is held, in standard deviations to both sides, and the length that each stands for.
 const AT: [(f64, f64); 6] = [(1.0, 1.0), (2.0, 1.0), (3.0, 1.5), (5.0, 2.5), (8.0, 3.5), (12.0, 2.0)];
+/// Where the bend of the valley is measured: so far from the best place as the covariance is to hold good.
+const BENT: f64 = 3.0;
 /// Thresholds that one standard deviation away from there costs.
 const STIFF: f64 = 3.0;
 /// Multiplications that turn a vector to the weakest direction.
@@ -107,8 +109,8 @@ fn weakest(
     (deviation > 0.0).then(|| (along.map(|v| v / deviation), reach.map(|v| v / deviation)))
 }
 
-/// Replaces what a covariance says along its weakest direction by the second moment of the profile, nowhere less.
-/// `variance` is that of a number of the residual of a match.
+/// Widens a covariance to what the profile along its weakest direction says: to the second moment along it, and to where
+/// it bends. `variance` is that of a number of the residual of a match.
 pub(crate) fn widen<M: Residuals>(
     rows: &M,
     best: &Refined<M::Hypothesis>,
@@ -119,7 +121,7 @@ pub(crate) fn widen<M: Residuals>(
     let h = best.hypothesis;
     let Some((measure, reach)) = weakest(&best.information, covariance, M::UNKNOWNS) else { return };
     let (mut total, mut along2) = (1.0, 0.0);
-    let mut moment = [[0.0; MOST_UNKNOWNS]; MOST_UNKNOWNS];
+    let mut bend = [[0.0; MOST_UNKNOWNS]; MOST_UNKNOWNS];
     for (at, length) in AT.iter().flat_map(|(at, length)| [(*at, *length), (-*at, *length)]) {
         let start = rows.step(&h, &reach.map(|v| v * at));
         let held = Held { rows, from: h, measure, at };
@@ -130,18 +132,22 @@ pub(crate) fn widen<M: Residuals>(
         };
         let cost: f64 = (0..rows.rows()).map(cost).sum();
         let likely = length * libm::exp(-0.5 * cost.max(0.0));
-        let delta = rows.difference(&h, &found.hypothesis);
         total += likely;
         along2 += likely * at * at;
-        for (row, a) in moment.iter_mut().zip(delta) {
-            row.iter_mut().zip(delta).for_each(|(sum, b)| *sum += likely * a * b);
+        if at.abs() == BENT {
+            let delta = rows.difference(&h, &found.hypothesis);
+            let along = dot(&measure, &delta);
+            let beside: Delta = std::array::from_fn(|k| (delta[k] - along * reach[k]) / BENT);
+            add(&mut bend, &beside, 1.0);
         }
     }
     // A valley that is narrower than the curvature says is left as wide.
-    let share = if along2 > 0.0 { 1.0 / along2.min(total) } else { return };
-    for ((row, sums), a) in covariance.iter_mut().zip(&moment).zip(reach) {
-        for ((entry, sum), b) in row.iter_mut().zip(sums).zip(reach) {
-            *entry += share * sum - a * b;
-        }
+    add(covariance, &reach, (along2 / total - 1.0).max(0.0));
+    covariance.iter_mut().flatten().zip(bend.iter().flatten()).for_each(|(entry, more)| *entry += more);
+}
+
+fn add(to: &mut [Delta; MOST_UNKNOWNS], v: &Delta, share: f64) {
+    for (row, a) in to.iter_mut().zip(v) {
+        row.iter_mut().zip(v).for_each(|(entry, b)| *entry += share * a * b);
     }
 }
