@@ -1,6 +1,6 @@
 //! One scan, without what came before.
 
-use super::places::judge;
+use super::places::{judge, MIN_SCORE};
 use super::search::{Engine, PlaceCandidate, Vertical};
 use super::StageTimes;
 use crate::features::Surface;
@@ -77,6 +77,10 @@ fn decide(candidates: &[PlaceCandidate], params: &Params, why: &mut String) -> S
         return Status::LowOverlap;
     };
     let status = judge(&best.alignment, &best.evidence, false, params, why);
+    if status == Status::Ok && best.evidence.score < MIN_SCORE {
+        why.push_str(&format!("no_evidence: score {:.1}, {MIN_SCORE} is needed", best.evidence.score));
+        return Status::LowOverlap;
+    }
     unless_ambiguous(status, candidates, params, why)
 }
 

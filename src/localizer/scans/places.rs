@@ -14,9 +14,10 @@ use std::fmt::Write as _;
 
 /// Share of the points whose rays go through the map above which the map contradicts a scan.
 const MAX_THROUGH: f64 = 0.15;
-/// Score (natural logarithm of a likelihood ratio) below which a scan says too little for a place that was searched
-/// for among many.
-const MIN_SCORE: f64 = 20.0;
+/// Score (natural logarithm of a likelihood ratio) of all views below which they say too little for a place that was
+/// searched for among many, and that of a view on average. A scan alone has to speak for the place at all.
+pub const MIN_SCORE: f64 = 20.0;
+const MIN_MEAN: f64 = 10.0;
 /// A place that was searched for may be one that only looks alike, such as the same room with other furniture, or the
 /// other hand of it in a mirrored map. There less of the scan lies on the map, and more rays go through it: what lies on
 /// it, less so many times what goes through, is below this. Measured in simulated buildings, of which a third had
@@ -106,7 +107,7 @@ pub fn judge_constraint(alignment: &Alignment, params: &Params, why: &mut String
 
 /// As [`judge`], of the overlap alone.
 pub fn judge_overlap(evidence: &Evidence, hinted: bool, params: &Params, why: &mut String) -> Status {
-    let least = if hinted { (HINTED * evidence.reach).min(MIN_SCORE) } else { MIN_SCORE };
+    let least = if hinted { (HINTED * evidence.reach).min(MIN_SCORE) } else { 0.0 };
     if !fits(evidence, params.localization.min_overlap, least, why) {
         return Status::LowOverlap;
     }
@@ -232,11 +233,12 @@ impl Places {
         if status != Status::Ok {
             return verdict(status);
         }
+        let views = best.scores.len() + 1;
         // Hints may be of bare places.
-        let least = if best.hinted { 0.0 } else { MIN_SCORE * (best.scores.len() + 1) as f64 };
-        if best.total < least {
-            let (total, views) = (best.total, best.scores.len() + 1);
-            let _ = write!(why, "no_evidence: score {total:.1} of {views} views, {least:.1} is needed");
+        let least = if best.hinted { 0.0 } else { MIN_SCORE.max(MIN_MEAN * views as f64) };
+        if best.total.is_nan() || best.total < least {
+            let _ =
+                write!(why, "no_evidence: score {:.1} of {views} views, {least:.1} is needed", best.total);
             return verdict(Status::LowOverlap);
         }
         if !is_clear {
@@ -337,9 +339,9 @@ mod tests {
         let judge = |score, reach, hinted| {
             judge_overlap(&evidence(score, reach), hinted, &params, &mut String::new()) == Status::Ok
         };
-        assert!(judge(6.0, 50.0, true) && !judge(6.0, 50.0, false));
-        assert!(!judge(4.0, 50.0, true) && !judge(-10.0, 150.0, true) && !judge(19.0, 400.0, true));
-        assert!(judge(21.0, 400.0, true) && judge(21.0, 30.0, false));
+        assert!(judge(6.0, 50.0, true) && !judge(4.0, 50.0, true));
+        assert!(!judge(-10.0, 150.0, true) && !judge(19.0, 400.0, true) && judge(21.0, 400.0, true));
+        assert!(judge(1.0, 50.0, false) && !judge(-1.0, 50.0, false));
     }
 
     #[test]
@@ -373,13 +375,14 @@ mod tests {
     #[test]
     fn every_view_has_to_speak_for_a_place() {
         let params = Params::default();
-        let decide = |scores: &[f64]| {
+        let decide = |newest: f64, scores: &[f64]| {
             let scores = (0..).zip(scores.iter().copied()).collect();
-            let mut best = Place { scores, scans: 3, clear: 3, ..place(0.0, 60.0) };
+            let mut best = Place { scores, scans: 3, clear: 3, ..place(0.0, newest) };
             best.total += best.scores.iter().map(|(_, score)| score).sum::<f64>();
             Places(vec![best]).decide(&params, &mut String::new()).status
         };
-        assert_eq!(decide(&[30.0, 40.0]), Status::Ok);
-        assert_eq!(decide(&[-10.0, 5.0]), Status::LowOverlap);
+        assert_eq!(decide(15.0, &[]), Status::LowOverlap);
+        assert_eq!(decide(15.0, &[16.0, 9.0]), Status::Ok);
+        assert_eq!(decide(21.0, &[-10.0, 5.0]), Status::LowOverlap);
     }
 }
