@@ -4,9 +4,14 @@ Each test has a ROS domain of its own: `domain`. `peer` is a ros_peer.Peer in it
 `start_node` starts flashreg_node in it.
 """
 
+import signal
+
 import pytest
 from node_process import EXECUTABLE, NodeProcess, ros_domain, write_parameters
 from ros_peer import Peer, wait_until
+
+# What is started in the background by a shell ignores SIGINT, and so would all that the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
