@@ -1,7 +1,7 @@
 //! Lost: the places that the scans may come from, until one of them is sure.
 
 use super::places::{judge_overlap, Place, Places};
-use super::search::{Engine, PlaceCandidate};
+use super::search::Engine;
 use super::track::Tracked;
 use super::{Answer, Scan};
 use crate::features::Surface;
@@ -222,10 +222,10 @@ impl Race {
     ) {
         let hinted = prior.is_some();
         let settings = Settings::new(off);
-        let Some(found) = engine.try_pose(&scan.surface, guess, prior.as_ref(), &settings, params) else {
+        let Some(alignment) = engine.try_pose(&scan.surface, guess, prior.as_ref(), &settings, params) else {
             return;
         };
-        let PlaceCandidate { alignment, evidence } = found;
+        let evidence = engine.aligner.verify(&engine.index, &scan.surface, &alignment.map_t_sensor);
         // What says nothing for a place that was searched for is not worth weighing.
         if evidence.on < 0.5 * params.localization.min_overlap || (!hinted && evidence.score <= 0.0) {
             return;

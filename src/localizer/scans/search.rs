@@ -137,7 +137,8 @@ impl Engine {
         PlaceCandidate { alignment, evidence }
     }
 
-    /// As [`Engine::lay`], of a pose that was searched for; none if too little of the scan comes to lie on the map.
+    /// Aligns a scan at a pose that was searched for; none if too little of it comes to lie on the map. Most such poses
+    /// are wrong, and verifying costs as much as several alignments.
     pub(super) fn try_pose(
         &mut self,
         scan: &Surface,
@@ -145,15 +146,10 @@ impl Engine {
         prior: Option<&Matrix6<f64>>,
         settings: &Settings,
         params: &Params,
-    ) -> Option<PlaceCandidate> {
-        let Self { index, aligner, .. } = self;
-        let alignment = aligner.align(index, scan, guess, prior, settings);
-        // What follows costs as much as several alignments, and most poses that are searched for are wrong.
+    ) -> Option<Alignment> {
+        let alignment = self.aligner.align(&self.index, scan, guess, prior, settings);
         let least = LEAST * params.localization.min_overlap * scan.points.len() as f64;
-        (alignment.inliers as f64 >= least).then(|| {
-            let evidence = aligner.verify(index, scan, &alignment.map_t_sensor);
-            PlaceCandidate { alignment, evidence }
-        })
+        (alignment.inliers as f64 >= least).then_some(alignment)
     }
 
     /// The places that `local` may come from, verified with `scan`, the best first. Both are in the frame of the
@@ -266,10 +262,11 @@ impl Engine {
             if (pose * sensor_up).z < UPRIGHT {
                 continue;
             }
-            let Some(found) = self.try_pose(&sketch, &pose, None, &settings, params) else { continue };
-            let pose = &found.alignment.map_t_sensor;
+            let Some(alignment) = self.try_pose(&sketch, &pose, None, &settings, params) else { continue };
+            let pose = &alignment.map_t_sensor;
             if !self.candidates.iter().any(|known| same(&known.alignment.map_t_sensor, pose, voxel)) {
-                self.candidates.push(found);
+                let evidence = self.aligner.verify(&self.index, &sketch, pose);
+                self.candidates.push(PlaceCandidate { alignment, evidence });
             }
         }
         self.candidates.sort_by(|a, b| b.evidence.score.total_cmp(&a.evidence.score));
